@@ -124,7 +124,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         self._session_id = options.session_id
         self._held: HeldSession | None = None
         """The accepted session, in a :class:`ServiceBusSessionReceiver`."""
-        self._inbox: Inbox[Any, ServiceBusReceivedMessage] | None = None
+        self._inbox: Inbox[ServiceBusReceivedMessage] | None = None
         self._taking = Taking()
         self._peekings = Peekings(self._side)
         self._settler = MessageSettler(self._lookup, self._ready)
@@ -715,7 +715,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
 
     async def _open(
         self, deadline: float, wait: float | None = None, wanted: int = 0
-    ) -> Inbox[Any, ServiceBusReceivedMessage]:
+    ) -> Inbox[ServiceBusReceivedMessage]:
         entity = await self._ready(deadline, wait, wanted)
         await self._check_kind(entity, deadline)
         if self._inbox is None:
@@ -723,7 +723,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
             self._lookup.check_open()
         return self._inbox_of(entity)
 
-    def _inbox_of(self, entity: Entity) -> Inbox[Any, ServiceBusReceivedMessage]:
+    def _inbox_of(self, entity: Entity) -> Inbox[ServiceBusReceivedMessage]:
         """Return the inbox of the receiver, whose entity was checked."""
         if self._inbox is None:
             if entity.record.settings.forwards or entity.record.settings.forwards_dead:

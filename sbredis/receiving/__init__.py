@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from sbredis._lazy import lazily
 from sbredis.receiving._accepting import NoSessionError, accept_named, accept_next, free_sessions
-from sbredis.receiving._credit_inbox import MessageInbox
 from sbredis.receiving._deferred import Deferred
 from sbredis.receiving._entity_lookup import (
     EntityLookup,
@@ -18,6 +17,7 @@ from sbredis.receiving._entity_lookup import (
 )
 from sbredis.receiving._held_session import HeldSession, is_failed_delivery, lane_for, state_bytes
 from sbredis.receiving._inbox import Inbox, InboxOptions
+from sbredis.receiving._message_inbox import MessageInbox
 from sbredis.receiving._peeking import Peeking, Peekings
 from sbredis.receiving._purging import purge
 from sbredis.receiving._renewing import LockRenewFailureCallback, RenewalReport, Renewals, RenewedLock

@@ -253,7 +253,6 @@ class PartitionCredit(Generic[Message]):
         "_open",
         "_prefix",
         "_retired",
-        "_run",
         "_seen",
         "_serials",
         "_told",
@@ -262,6 +261,7 @@ class PartitionCredit(Generic[Message]):
         "_used_at",
         "news",
         "others_wait",
+        "run",
         "state",
         "suspects_wait",
     )
@@ -281,7 +281,8 @@ class PartitionCredit(Generic[Message]):
         ``clocks`` returns the clock of a server process. With ``dated=False`` gifts have no ends of their own: they are
         the messages of a session that the receiver holds.
         """
-        self._clocks, self._new_prefix, self._run = clocks, new_prefix, run
+        self._clocks, self._new_prefix, self.run = clocks, new_prefix, run
+        """The server process that the prefix belongs to."""
         self._dated, self._serials = dated, serials
         self.state = CreditState.UNHEARD
         self.suspects_wait = False
@@ -365,7 +366,7 @@ class PartitionCredit(Generic[Message]):
 
     def subscribed(self, run: str) -> None:
         """Note a new subscription, which the server process ``run`` has confirmed."""
-        self._run = run
+        self.run = run
         self._happens(CreditEvent.SUBSCRIBED)
 
     def unsubscribed(self) -> None:
@@ -373,11 +374,6 @@ class PartitionCredit(Generic[Message]):
         self._happens(CreditEvent.UNSUBSCRIBED)
 
     # -- what is known -------------------------------------------------------------------------------------------------
-
-    @property
-    def run(self) -> str:
-        """The server process that the prefix belongs to."""
-        return self._run
 
     def answers_for(self, grant: CreditGrant) -> bool:
         """Return whether a reply to this grant says what the partition has: its prefix has not been replaced since."""
@@ -476,7 +472,7 @@ class PartitionCredit(Generic[Message]):
         again = self._again or bool(self._retired) or now >= self._missing_since + _GAP or limit < self._open
         self._latest = CreditGrant(
             number=self._number,
-            run=self._run,
+            run=self.run,
             prefix=self._prefix,
             begins=not self._met,
             seen=seen,
@@ -521,8 +517,8 @@ class PartitionCredit(Generic[Message]):
         handed = self._resolve_retired(grant, reply, now) if reply.again else []
         if grant.prefix != self._prefix:  # the receiver has taken another prefix since
             return handed + self._advance(now)
-        if reply.run != self._run:
-            self._run = reply.run
+        if reply.run != self.run:
+            self.run = reply.run
             self._happens(CreditEvent.ELSEWHERE)
             return handed
         if reply.answer is CreditAnswer.FORGOTTEN:
@@ -543,8 +539,8 @@ class PartitionCredit(Generic[Message]):
 
     def pushed(self, push: CreditPush[Message], now: float) -> list[HandedGift[Message]]:
         """Return what to hand out after a push."""
-        known = "?" not in (push.run, self._run)  # a user without the right to INFO knows no server process
-        if push.prefix != self._prefix or (known and push.run != self._run):
+        known = "?" not in (push.run, self.run)  # a user without the right to INFO knows no server process
+        if push.prefix != self._prefix or (known and push.run != self.run):
             return []
         if push.gift is None:
             if push.others_wait:
@@ -588,7 +584,7 @@ class PartitionCredit(Generic[Message]):
         serial = gift.place.serial
         if serial > self._seen.serial and serial not in self._early:
             self._known = max(self._known, serial)
-            self._early[serial] = _Early(gift, self._end_of(gift, self._run, shown, now))
+            self._early[serial] = _Early(gift, self._end_of(gift, self.run, shown, now))
             self._unreported_since = min(self._unreported_since, now)
 
     def _end_of(self, gift: CreditGift[Message], run: str, shown: float, now: float) -> float | None:

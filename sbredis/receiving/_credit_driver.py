@@ -28,7 +28,7 @@ from sbredis.receiving._credit import CreditDemand, CreditState, HandedGift, Par
 
 if TYPE_CHECKING:
     from sbredis.client import PartitionClient
-    from sbredis.receiving._credit_inbox import CreditInbox
+    from sbredis.receiving._inbox import Inbox
 
 __all__ = ["UNKNOWN_RUN", "CreditDriver", "new_prefix", "run_of"]
 
@@ -66,7 +66,7 @@ class CreditDriver:
 
     def __init__(
         self,
-        inbox: CreditInbox[Any],
+        inbox: Inbox[Any],
         partition_client: PartitionClient,
         identity: str,
         *,
@@ -204,9 +204,8 @@ class CreditDriver:
         """Return the grant for a call that is made now, and note that it is under way."""
         self.touched = True
         member = self._member
-        inbox: Any = self._inbox
-        self.credit.began(inbox.first_kept(self.partition_client.number))
-        grant = self.credit.grant(now, leaves=inbox.begin_leaving())
+        self.credit.began(self._inbox.first_kept(self.partition_client.number))
+        grant = self.credit.grant(now, leaves=self._inbox.begin_leaving())
         heard = member is not None and self.credit.state is not CreditState.UNHEARD
         channel = member.channel if heard and member is not None else b""
         self.calls += 1
@@ -242,7 +241,7 @@ class CreditDriver:
                 return
             self._failed(self._refusal(reply.refusal))
         elif self.credit.answers_for(grant) and not self.credit.news:
-            self._inbox.answered(self)
+            self._inbox.callers.answered(self)
         if self.credit.suspects_wait:
             self._inbox.suspects_wait()
         if self.credit.others_wait:

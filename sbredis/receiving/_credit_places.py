@@ -25,6 +25,7 @@ other one, one of them has all of the credit, the *home*, and the others say whe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -37,13 +38,54 @@ _MOST: Final = MOST_AT_ONCE
 
 
 class CreditPlaces:
-    """The shares of the partitions of an entity in what a receiver wants."""
+    """The shares of the partitions of an entity in what a receiver wants, and what is known of the partitions.
 
-    __slots__ = ("_home",)
+    The partitions are named by their indexes. Who owns the object notes what happens at them.
+    """
 
-    def __init__(self, home: int) -> None:
+    __slots__ = ("_home", "answering", "asked", "coming", "free", "news", "next_at", "outstanding", "silent")
+
+    def __init__(self, home: int, count: int = 0) -> None:
         """Begin with the partition at the index ``home``. Each receiver begins at a different one."""
         self._home = home
+        self.outstanding = [0] * count
+        """The messages that each partition may still give."""
+        self.coming = 0
+        """All of them together."""
+        self.asked = [0] * count
+        """What calls under way may bring from each partition."""
+        self.next_at = [math.inf] * count
+        """The time at which to look at each partition again."""
+        self.free = set[int]()
+        """The partitions that may be asked now: they have no call under way."""
+        self.answering = set[int]()
+        """The partitions with a call under way that is not late."""
+        self.news = set[int]()
+        """The partitions that have messages."""
+        self.silent = set[int]()
+        """The partitions that tell nothing before the next call."""
+
+    def add(self) -> None:
+        """Add a partition."""
+        self.outstanding.append(0)
+        self.asked.append(0)
+        self.next_at.append(math.inf)
+
+    def divide(
+        self, wanted: int, full: int, able: Collection[int], *, now: bool, replies_only: bool
+    ) -> tuple[list[int], bool]:
+        """Return the number of messages to want from each partition, and whether they push what they give.
+
+        The receiver wants the number ``wanted``, and has room for ``full``; ``now`` if it wants only what is there.
+        """
+        pushes = now or (2 * full >= len(self.outstanding) and not replies_only)
+        more: Collection[int] = able if pushes else ()
+        if full > wanted and pushes and (silent := self.silent.intersection(able)):
+            wanted, more = full, silent  # these are called anyway
+        left = max(0, wanted - sum(self.asked))
+        answering = len(able) + (0 if now else len(self.answering))
+        most = wanted if len(more) == answering else max(1, wanted // answering)
+        return self.shares(left, self.outstanding, able, self.news, more=more, most=most), pushes
 
     def shares(
         self,

@@ -37,16 +37,19 @@ _LAST, _LAST_SHARE = 3.0, 0.2
 class Stock:
     """The number of messages to keep for later callers."""
 
-    __slots__ = ("_adaptive", "_measured_at", "_most", "_speed", "_taken", "lock", "resting", "target")
+    __slots__ = ("_adaptive", "_fills", "_measured_at", "_speed", "_taken", "lock", "most", "resting", "target")
 
     def __init__(self, most: int, *, adaptive: bool, lock: float, now: float) -> None:
-        self._most = most
+        self.most = most
+        """The largest possible stock; 0 for none."""
         self._adaptive = adaptive
         self.lock = lock
         """The seconds that a lock lasts."""
         self._speed: float | None = None
         self._measured_at = now
         self._taken = 0
+        self._fills = False
+        """Whether the stock is being filled: from the time when it has become small until it is full."""
         self.resting = False
         """Whether the stock rests.
 
@@ -55,36 +58,54 @@ class Stock:
         self.target = self._aim()
         """The number of messages to keep now."""
 
-    @property
-    def most(self) -> int:
-        """The largest possible stock; 0 for none."""
-        return self._most
-
     def resize(self, most: int) -> None:
         """Change the largest possible stock."""
-        self._most = most
+        self.most = most
         self.target = self._aim()
         self.resting = False
 
     @property
     def refill_at(self) -> int:
         """The number of kept and requested messages at which :meth:`missing` refills the stock; -1 for never."""
-        return -1 if self.resting or not self._most else self.target // 2
+        return -1 if self.resting or not self.most else self.target // 2
 
     def wants_more(self, kept: int) -> bool:
         """Return whether the stock has room for more messages and does not rest."""
-        return self._most > 0 and not self.resting and kept < self.target
+        return self.most > 0 and not self.resting and kept < self.target
 
-    def missing(self, kept: int, coming: int, demand: int, now: float, *, stocks: bool = True) -> int:
+    def wanted(
+        self, kept: int, coming: int, demand: int, now: float, *, stocks: bool, exactly: bool, rides: bool
+    ) -> int:
+        """Return how many messages to want in all, with those that are ``coming`` already.
+
+        If it is not ``exactly`` what is missing, credit of which less than half is used up is left as it is; with
+        ``rides``, less than a quarter: a grant that rides with another call costs little. Without ``stocks`` nothing is
+        fetched ahead.
+        """
+        missing = max(0, demand - kept)
+        if not stocks:
+            if missing and not exactly and missing <= 2 * coming <= 2 * missing:
+                return missing if rides and _is_used_up(coming, missing) else coming
+            return missing
+        more = self.missing(kept, coming, demand, now)
+        room = max(0, self.target + demand - kept)
+        self._fills = bool(more) or (self._fills and bool(room))
+        if rides and _is_used_up(kept + coming - demand, self.target):
+            return room
+        if more:
+            return coming + more
+        # What partitions without messages have lost to others may not have been given: fill the stock all the same.
+        return room if self._fills and exactly and not coming else min(coming, room)
+
+    def missing(self, kept: int, coming: int, demand: int, now: float) -> int:
         """Return the number of further messages to ask for now.
 
-        ``kept`` messages are in stock, calls under way ask for ``coming``, and callers wait for ``demand``. Without
-        ``stocks`` nothing is fetched ahead.
+        ``kept`` messages are in stock, calls under way ask for ``coming``, and callers wait for ``demand``.
         """
         left = kept + coming - demand
         if demand:
             self.resting = False
-        if not self._most or self.resting or not stocks:
+        if not self.most or self.resting:
             return max(0, -left)
         self._measure(now)
         return max(0, self.target - left) if left < 0 or left <= self.refill_at else 0
@@ -112,10 +133,15 @@ class Stock:
     def _aim(self) -> int:
         """Return the number of messages to keep, according to the last measurement."""
         if not self._adaptive:
-            return self._most
+            return self.most
         if self._speed is None:
-            return min(self._most, _FIRST_TARGET)
-        return min(self._most, max(1, round(self._speed * min(_HORIZON, self.lock / 4))))
+            return min(self.most, _FIRST_TARGET)
+        return min(self.most, max(1, round(self._speed * min(_HORIZON, self.lock / 4))))
+
+
+def _is_used_up(coming: int, wanted: int) -> bool:
+    """Return whether at least a quarter of what is wanted is missing."""
+    return 4 * coming <= 3 * wanted
 
 
 def keep_for(left: float, lock: float, *, in_session: bool) -> float:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from sbredis.engine import NEXT_SESSION, SessionLock, lease_token
 from sbredis.model import MessageLease, ServiceBusReceiveMode, Taking
 from sbredis.receiving._credit_driver import CreditDriver
-from sbredis.receiving._credit_inbox import CreditInbox, Demand
 from sbredis.receiving._held_session import HeldSession, give_back_session
-from sbredis.receiving._inbox import InboxOptions
+from sbredis.receiving._inbox import Inbox, InboxOptions, InboxState
+from sbredis.receiving._seats import Demand
 from sbredis.receiving._session_inbox import hands_in_session
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _COMING_BACK = 1.0
 """The seconds for which sessions wait for the callers that settlements have announced."""
 
 
-class FreeSessions(CreditInbox[HeldSession]):
+class FreeSessions(Inbox[HeldSession]):
     """The free sessions of an entity. All receivers of a client share this inbox, so partitions know one receiver."""
 
     def __init__(self, entity: Entity, first: int, hands: int | None, ended: Callable[[], None]) -> None:
@@ -61,8 +61,8 @@ class FreeSessions(CreditInbox[HeldSession]):
 
     def opened(self, driver: CreditDriver, handed: Sequence[HandedGift[Delivery]]) -> list[HeldSession]:
         """Return the sessions of gifts. Release those whose lock may have ended."""
-        self._with_more.intersection_update(self._sources)
-        if driver.credit.news and driver not in self._departing:
+        self._with_more.intersection_update(self.drivers)
+        if driver.credit.news and driver not in self._seats.departing:
             self._with_more.add(driver)
         else:
             self._with_more.discard(driver)
@@ -81,12 +81,12 @@ class FreeSessions(CreditInbox[HeldSession]):
 
     def driver_with_more(self, partition: int) -> CreditDriver | None:
         """Return the driver of a partition, if it has said that there are more free sessions."""
-        able = self._with_more.intersection(self._sources)
+        able = self._with_more.intersection(self.drivers)
         return next((driver for driver in able if driver.partition_client.number == partition), None)
 
     def more_elsewhere(self, partition: int) -> bool:
         """Return whether another partition has said that there are more free sessions."""
-        return self._rotation.waiting > 0 or any(
+        return self._seats.rotation.waiting > 0 or any(
             driver.partition_client.number != partition for driver in self._with_more
         )
 
@@ -94,13 +94,13 @@ class FreeSessions(CreditInbox[HeldSession]):
 
     def want_for_ride(self, source: CreditDriver, settled: int) -> None:
         """Ask for as many sessions as the call that goes now leaves, unless the partition pushes them anyway."""
-        self._survey()
-        if self._closed or source in self._departing or source.credit.outstanding:
+        self._seats.survey()
+        if self._state is InboxState.CLOSED or source in self._seats.departing or source.credit.outstanding:
             return
         self._expected += settled
         self._expected_until = self._loop.time() + _COMING_BACK
         demand = Demand(settled, 0, now=True, announced=False, suspects=self.taking.suspects)
-        self._demand_at(self._sources.index(source), demand)
+        self._seats.want(self.drivers.index(source), demand)
 
     def ride_ended(self) -> None:
         """Keep the sessions for a moment: only now do callers ask for them."""
@@ -122,7 +122,7 @@ class FreeSessions(CreditInbox[HeldSession]):
 
     def _caller_left(self) -> None:
         """Withdraw the credit at once if nobody waits any more: a session for nobody would be kept from others."""
-        if not self._callers and not self._closed:
+        if not self.callers and self._state is not InboxState.CLOSED:
             now = self._loop.time()
             self._ends_at = now + _IDLE
             self._hears_until = now + (_HEARING if len(self._partitions) > 1 else 0.0)
@@ -132,40 +132,36 @@ class FreeSessions(CreditInbox[HeldSession]):
 
     @property
     def _withdrawn(self) -> bool:
-        return all(driver.credit.settled for driver in self.drivers)
+        return all(driver.credit.settled for driver in self._seats.all_drivers)
 
     async def _wait_withdrawn(self) -> None:
         """Wait a short time until the partitions have told what they have given before."""
         until = self._loop.time() + _WITHDRAWING
-        while not (self._withdrawn or self._callers or self._closed) and self._loop.time() < until:
-            under_way = [driver.ending for driver in self.drivers if driver.under_way]
+        while not (self._withdrawn or self.callers) and self._loop.time() < until:
+            if self._state is InboxState.CLOSED:
+                return
+            under_way = [driver.ending for driver in self._seats.all_drivers if driver.under_way]
             if not under_way:
                 return
             await asyncio.wait(under_way, timeout=until - self._loop.time(), return_when=asyncio.FIRST_COMPLETED)
             await asyncio.sleep(0)
 
-    def _next_looks(self) -> list[float]:
-        times = super()._next_looks()
+    def _next_look(self) -> float:
+        at = super()._next_look()
         if self._expected:
-            times.append(self._expected_until)
-        return times if self._callers else [*times, self._ends_at]
+            at = min(at, self._expected_until)
+        return at if self.callers else min(at, self._ends_at)
 
     def _on_look(self, now: float) -> None:
         super()._on_look(now)
         if now >= self._expected_until:
             self._expected = 0
-        if not self._callers and now >= self._ends_at:
+        if not self.callers and now >= self._ends_at:
             self._ended()  # at once: a caller that comes before the inbox is closed gets another one
             self.entity.connection.see_off(super().aclose())
 
     async def aclose(self) -> None:
         """Withdraw the credit. Later callers get another inbox."""
-        if not self._closed:
+        if self._state is not InboxState.CLOSED:
             self._ended()
             await super().aclose()
-
-    def leave(self) -> None:
-        """Stop waiting, because the client is being closed."""
-        if not self._closed:
-            self._close()
-            self._leave_all()

@@ -1,9 +1,8 @@
-"""The inbox of a receiver: it fetches the messages that callers ask for, and serves the callers in their order.
+"""The inbox of a receiver: it fetches what callers ask for, and serves the callers in their order.
 
 The inbox has no task of its own: only its callers wait. Every event (a new caller, an answer, a push, a timer) leads
-to a call of :meth:`Inbox.pump`, which makes the calls that are needed now. There are two kinds of inboxes, which differ
-in how they get messages from a partition: :mod:`sbredis.receiving._credit_inbox` grants credit, and
-:mod:`sbredis.receiving._session_inbox` does so for the messages of a session.
+to a call of :meth:`Inbox.pump`, which makes the calls that are needed now. Credit is granted anew when half of it is
+used up. So a receiver whose callers come one after the other makes few calls.
 
 If no caller waits any more when a message comes, the inbox keeps the message, or releases it without counting a
 delivery if there is no room. If an answer is late, the inbox looks at all other partitions, and uses the answer when it
@@ -16,86 +15,39 @@ import asyncio
 import logging
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from sbredis.client import may_recover
-from sbredis.engine import SidePrefix, lease_place
+from sbredis.engine import MAXIMUM_CREDIT, lease_place
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusConnectionError, ServiceBusError
 from sbredis.model import MessageLease, ServiceBusReceiveMode, Taking
 from sbredis.receiving._buffer import Buffer
+from sbredis.receiving._callers import Callers, ReceiveCall
+from sbredis.receiving._credit_driver import CreditDriver
 from sbredis.receiving._fetching import Stock, keep_for
+from sbredis.receiving._seats import Demand, Drain, Seats
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from sbredis.client import Entity
+    from sbredis.engine import Delivery, SidePrefix
+    from sbredis.receiving._credit import HandedGift
 
-    from sbredis.client import Entity, PartitionClient
-
-__all__ = ["Inbox", "InboxOptions", "InboxSource", "ReceiveCall", "closed_error"]
+__all__ = ["Inbox", "InboxOptions", "InboxState"]
 
 _log = logging.getLogger("sbredis.client")
 _CHECKING = 1.0
 """The seconds between checks whether there is still a connection over which a partition can wake waiting callers."""
 _HURRYING = 0.1
 """The seconds between checks for calls that are late for a caller whose time is over."""
+_LINGERING = 0.05
+"""The seconds for which credit stays without a caller. Most callers come back soon."""
+_HEARING = 5.0
+"""The seconds for which partitions without credit send news to a receiver without a caller."""
+_NOTHING: Final = Demand(0, 0, now=False, announced=False, suspects=True)
 
-
-class InboxSource(Protocol):
-    """A partition from which an inbox gets messages."""
-
-    partition_client: PartitionClient
-
-    @property
-    def calls(self) -> int:
-        """The number of calls made, including the one under way."""
-        ...
-
-    @property
-    def under_way(self) -> bool:
-        """Whether a call is under way."""
-        ...
-
-    @property
-    def late(self) -> bool:
-        """Whether the answer to the call under way is late."""
-        ...
-
-    @property
-    def troubled(self) -> bool:
-        """Whether the last call failed, the answer is late, or a call is under way without a connection."""
-        ...
-
-    @property
-    def may_answer(self) -> bool:
-        """Whether an answer may still come, as far as the client knows."""
-        ...
-
-    def wanted(self) -> None:
-        """Record that a new caller waits for messages."""
-        ...
-
-    def ask_now(self) -> None:
-        """Ask the partition for what it has now, also if it was asked before."""
-        ...
-
-    def look_again(self) -> None:
-        """Ask the partition again: something may have changed there."""
-        ...
-
-    def hurry(self) -> None:
-        """Let the answer to the call under way be late sooner, because the time of a caller is over."""
-        ...
-
-    def leave(self) -> None:
-        """Stop receiving, because the queue is in other partitions now."""
-        ...
-
-    async def aclose(self) -> None:
-        """Take what is under way, and leave the partition."""
-        ...
-
-
-S = TypeVar("S", bound=InboxSource)
 Item = TypeVar("Item")
 
 
@@ -113,65 +65,30 @@ class InboxOptions:
     """How the application takes the messages."""
 
 
-class ReceiveCall(Generic[Item]):
-    """A receive call of the application that waits at an inbox."""
+class InboxState(Enum):
+    """What an inbox does with the credit of its partitions."""
 
-    __slots__ = ("_loop", "_news", "ended", "error", "gathers", "got", "has_answer", "missing", "unanswered")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, missing: int, *, gathers: bool) -> None:
-        self.missing = missing
-        self.gathers = gathers
-        """Whether the call waits for more messages when it has some."""
-        self.unanswered: dict[InboxSource, int] | None = None
-        """The partitions whose answer the call still needs; ``None`` while it waits for messages to come.
-
-        A call for the messages that are there now needs an answer from each partition. A call that has waited
-        long enough also needs these answers. This is a mapping from each partition to the number of its last call: only
-        answers to later calls count.
-        """
-        self.has_answer = False
-        """Whether a partition has answered the call, so that it need not wait for late ones."""
-        self.got: list[Item] = []
-        self.error: ServiceBusError | None = None
-        self.ended = False
-        """Whether the call is to end with what it has."""
-        self._loop = loop
-        self._news: asyncio.Future[bool] = loop.create_future()
-        """Whether there is news; false if there was none until the end of a wait."""
+    WANTING = auto()
+    """It wants messages: callers wait, the application has given credit, or the stock has room."""
+    LINGERING = auto()
+    """The last caller has just left: credit stays for a moment, because most callers come back."""
+    HEARING = auto()
+    """Partitions without credit send news."""
+    QUIET = auto()
+    """Nothing is wanted from the partitions."""
+    CLOSED = auto()
 
     @property
-    def waits(self) -> bool:
-        """Whether the call needs more messages."""
-        return self.missing > 0 and self.error is None
-
-    @property
-    def content(self) -> bool:
-        """Whether the call does not wait any more, because it has messages, or is to end."""
-        return self.ended or (bool(self.got) and not self.gathers)
-
-    def tell(self) -> None:
-        """Record that there is news."""
-        self._end_wait(news=True)
-
-    async def wait(self, until: float | None) -> bool:
-        """Wait until there is news. Return ``False`` if there was no news until the time ``until`` of the loop."""
-        timer = None
-        if until is not None and not self._news.done():
-            timer = self._loop.call_at(until, self._end_wait)
-        try:
-            return await self._news
-        finally:
-            if timer is not None:
-                timer.cancel()
-            self._news = self._loop.create_future()
-
-    def _end_wait(self, *, news: bool = False) -> None:
-        if not self._news.done():
-            self._news.set_result(news)
+    def hears(self) -> bool:
+        """Whether partitions send news, or messages."""
+        return self not in {InboxState.QUIET, InboxState.CLOSED}
 
 
-class Inbox(ABC, Generic[S, Item]):
-    """The messages of one receiver, from an entity itself or from its dead-letter queue; or sessions."""
+class Inbox(ABC, Generic[Item]):
+    """What one receiver gets: messages of one side of an entity, messages of a session, or sessions."""
+
+    first = 0
+    """The number of messages that come with each session, if the inbox gets sessions."""
 
     def __init__(self, entity: Entity, identity: str, options: InboxOptions) -> None:
         self.entity = entity
@@ -188,80 +105,59 @@ class Inbox(ABC, Generic[S, Item]):
         lock = entity.record.settings.lock_duration / 1000
         self.stock = Stock(options.prefetch, adaptive=options.adaptive, lock=lock, now=self._loop.time())
         """Decides how many messages are fetched ahead."""
-        self._callers: list[ReceiveCall[Item]] = []
+        self.callers = Callers[Item]()
         self._emptied: asyncio.Event | None = None
         """Set when the last caller leaves, if anybody waits for that."""
-        self._numbers = entity.numbers
-        self._sources = self._new_sources()
-        self._coming = 0
-        """The number of messages that were asked for and have not come."""
+        self._credit = 0
+        """The number of messages that the application has given credit for, and that have not come."""
+        self._by_credit = 0
+        """The number of messages in the buffer that have come by this credit. They stay until they are received."""
+        self._drain: Drain | None = None
         self.comes_back = False
         """Whether the last caller iterates, so that it comes back when it has settled its message."""
-        self._closed = False
+        self._state = InboxState.QUIET
+        self._pumping = False
+        """Whether calls will be made in the next turn of the event loop."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         """When the timer fires. The handle of uvloop does not always tell."""
         self._trouble: ServiceBusError | None = None
+        self._numbers = entity.numbers
+        self._begin()
         self._ended_moving = self._clock.when_moved(self._clock_moved)
         entity.watchers.add(self._entity_changed)
 
+    def _begin(self) -> None:
+        """Begin at the partitions that the entity has now."""
+        self._seats = Seats(self, self._partitions)
+        self.drivers = self._seats.drivers
+        """The drivers of the partitions that the receiver is at."""
+        self._places = self._seats.places
+        """What is known of these partitions."""
+        self._lingers_until = self._hears_until = 0.0
+        self._suspects = True
+        self._end_drain()
+
     # -- what the kinds of inboxes do differently ----------------------------------------------------------------------
 
+    @property
     @abstractmethod
-    def _new_sources(self) -> list[S]:
-        """Return an object for each partition."""
+    def source(self) -> str:
+        """What the receiver wants from partitions: messages of a side or of a session, or sessions."""
 
     @property
-    def _has_answer(self) -> bool:
-        """Whether partitions have answered that are none of the sources."""
-        return False
+    def _partitions(self) -> Sequence[int]:
+        """The numbers of the partitions that have something for the receiver."""
+        return self._numbers
 
-    @property
-    def sources(self) -> Sequence[InboxSource]:
-        """All sources of messages."""
-        return self._sources
-
-    @property
-    def _all_sources(self) -> Sequence[InboxSource]:
-        """The sources, and those that have not ended yet."""
-        return self.sources
+    def new_driver(self, number: int, name: str) -> CreditDriver:
+        """Return a driver for a partition, in which the receiver has this name."""
+        locks = self.mode is ServiceBusReceiveMode.PEEK_LOCK
+        return CreditDriver(self, self.entity.partition_client(number), name, source=self.source, locks=locks)
 
     @abstractmethod
-    def _make_calls(self) -> None:
-        """Make the calls that are needed now."""
-
-    @abstractmethod
-    def _next_looks(self) -> list[float]:
-        """Return times at which to look at partitions."""
-
-    @abstractmethod
-    def _on_look(self, now: float) -> None:
-        """Note at each partition that the time has come."""
-
-    @abstractmethod
-    def received(self, messages: list[Item]) -> None:
-        """Distribute the messages that a partition has brought."""
-
-    def want_for_ride(self, source: S, settled: int) -> None:
-        """Set what to want from a partition to which a call goes now. It settles this number of messages."""
-
-    def ride_ended(self) -> None:
-        """Note that a call with a grant has ended."""
-
-    @property
-    def has_suspects(self) -> bool:
-        """Whether a partition has suspects that the application does not take, as far as is known."""
-        return False
-
-    def suspects_wait(self) -> None:
-        """Note that a partition has suspects that the application does not take."""
-        if not self.taking.suspects:
-            self.taking.told()
-
-    def first_kept(self, partition: int) -> tuple[str, int] | None:
-        """Return the gift of the first message of a partition that no caller has got yet: its prefix and its serial."""
-        token = self.buffer.first_token(partition)
-        return None if token is None else lease_place(token)
+    def opened(self, driver: CreditDriver, handed: Sequence[HandedGift[Delivery]]) -> list[Item]:
+        """Return what gifts have brought. Give back what may not be locked any more."""
 
     @abstractmethod
     def _lease_of(self, item: Item) -> MessageLease | None:
@@ -271,21 +167,97 @@ class Inbox(ABC, Generic[S, Item]):
     def _release(self, items: Sequence[Item]) -> None:
         """Release messages in the background, without an increase of their delivery counts."""
 
+    @property
+    def yields(self) -> bool:
+        """Whether the receiver lets go of an empty session if others wait."""
+        return self.taking.yields
+
+    def begin_leaving(self) -> bool:
+        """Return whether the call that is made now lets go of the receiver's session, unless it has messages."""
+        return False
+
+    def refused(self, said: str) -> bool:  # noqa: ARG002 -- most refusals are errors
+        """Return whether a refusal is what the receiver wanted."""
+        return False
+
+    def others_wait(self) -> None:
+        """Note that the receiver's session is empty, and that others wait."""
+
+    def held(self) -> None:
+        """Note that the partition has answered a grant. If the source is a session, the receiver holds it."""
+
+    def first_kept(self, partition: int) -> tuple[str, int] | None:
+        """Return the gift of the first message of a partition that no caller has got yet: its prefix and its serial."""
+        token = self.buffer.first_token(partition)
+        return None if token is None else lease_place(token)
+
     def _caller_left(self) -> None:
         """Note that a caller does not wait any more."""
+        if not self.callers:
+            self._linger()
 
     @property
     def _capacity(self) -> int:
         """The number of messages that may be kept for later callers."""
-        return self.stock.target
-
-    def _space(self) -> int:
-        """Return for how many more messages there is room in the buffer."""
-        return max(0, self._capacity - len(self.buffer))
+        return self.stock.target + self._by_credit
 
     def _kept_for(self, ends: float) -> float:
         """Return for how many more seconds to keep a message whose lock ends at ``ends``."""
         return keep_for(ends - self._clock.now(), self.stock.lock, in_session=False)
+
+    # -- what is wanted ------------------------------------------------------------------------------------------------
+
+    @property
+    def wants(self) -> bool:
+        """Whether callers wait, the application has given credit, or the stock has room."""
+        return bool(self.callers) or self._credit > 0 or self.stock.wants_more(len(self.buffer))
+
+    @property
+    def only_now(self) -> bool:
+        """Whether only messages that are there now are wanted."""
+        if self._credit or not self.callers.only_want_what_is_there:
+            return False
+        return not self.stock.wants_more(len(self.buffer))
+
+    @property
+    def missing(self) -> int:
+        """The number of messages that are wanted, with those that partitions may still give."""
+        return max(self._credit, self._room(self.callers.demand))
+
+    def _room(self, demand: int) -> int:
+        """Return for how many messages there is room if callers wait for ``demand``."""
+        stocked = self.stock.target if self._stocks else 0
+        return max(0, demand + stocked - len(self.buffer))
+
+    @property
+    def _stocks(self) -> bool:
+        """Whether messages may be fetched ahead now."""
+        return self.stock.most > 0 and not self.stock.resting
+
+    @property
+    def idleness(self) -> InboxState:
+        """The state in which the inbox is when nothing is wanted now."""
+        now = self._loop.time()
+        if now < self._lingers_until:
+            return InboxState.LINGERING
+        return InboxState.HEARING if now < self._hears_until else InboxState.QUIET
+
+    def _linger(self) -> None:
+        """Let credit stay for a moment, although there is no caller."""
+        now = self._loop.time()
+        self._lingering = max(1, self._places.coming)
+        self._lingers_until, self._hears_until = now + _LINGERING, now + _HEARING
+        self._set_timer()
+
+    @property
+    def has_suspects(self) -> bool:
+        """Whether a partition has suspects that the application does not take, as far as is known."""
+        return any([driver.credit.suspects_wait for driver in self.drivers])  # noqa: C419 -- faster
+
+    def suspects_wait(self) -> None:
+        """Note that a partition has suspects that the application does not take."""
+        if not self.taking.suspects:
+            self.taking.told()
 
     # -- for callers ---------------------------------------------------------------------------------------------------
 
@@ -314,48 +286,23 @@ class Inbox(ABC, Generic[S, Item]):
             if all(lease is None or lease.until > now for lease in {*map(self._lease_of, got)}):
                 return got
             # Locks ended during the call. In the partition they may hold a little longer, so release their messages.
-            self._release([message for message in got if self._expired(message, now)])
-            if live := [message for message in got if not self._expired(message, now)]:
+            self._release([message for message in got if self.has_ended(message)])
+            if live := [message for message in got if not self.has_ended(message)]:
                 return live
 
-    async def give_back_kept(self) -> None:
-        """Give back what was fetched ahead, and wait until that is done."""
-        self.give_back(self.buffer.empty())
-        for partition_client in {self.entity.partition_client(number) for number in self.entity.numbers}:
-            await partition_client.given_back()
-
-    @abstractmethod
-    async def let_go(self) -> None:
-        """End the waiting calls, give back what was fetched ahead, and return when no more can come."""
-
-    def end_waits(self) -> None:
-        """End the waiting calls with what they have."""
-        for caller in self._callers:
-            caller.ended = True
-            caller.tell()
-
     def has_ended(self, item: Item, /) -> bool:
-        """Return whether the lock of an item that was received has ended."""
-        return self._expired(item, self._clock.now())
-
-    def _expired(self, item: Item, now: float) -> bool:
+        """Return whether the lock of an item has ended."""
         lease = self._lease_of(item)
-        return lease is not None and lease.ended(now)
+        return lease is not None and lease.ended(self._clock.now())
 
     def next_kept(self) -> Item | None:
         """Return the oldest message in the buffer whose lock holds, or ``None``. Do not wait."""
         message = self.buffer.pop(self._clock.now())
         if message is not None:
             self.stock.took(1)
-        if len(self.buffer) + self._coming <= self.stock.refill_at:
+        if len(self.buffer) + self._places.coming <= self.stock.refill_at:
             self.pump()
         return message
-
-    def _remove(self, caller: ReceiveCall[Item]) -> None:
-        self._callers.remove(caller)
-        if not self._callers and self._emptied is not None:
-            self._emptied.set()
-        self._caller_left()
 
     async def _take(
         self, wanted: int, deadline: float | None, *, gather: bool, at_once: bool, latest: float
@@ -365,25 +312,25 @@ class Inbox(ABC, Generic[S, Item]):
             kept = self.buffer.take(wanted, self._clock.now())
             self.stock.took(len(kept))
             if len(kept) == wanted or (kept and not gather):
-                if len(self.buffer) + self._coming <= self.stock.refill_at:
+                if len(self.buffer) + self._places.coming <= self.stock.refill_at:
                     self.pump()
                 return kept
         caller = ReceiveCall[Item](self._loop, wanted - len(kept), gathers=gather)
         caller.got = kept
         if at_once:
-            self._ask_all(caller)
-        self._callers.append(caller)
+            self._seats.ask_now(caller)
+        self.callers.append(caller)
         self.stock.resting = False
         before = len(kept)
         try:
-            for source in self._sources:
-                source.wanted()
+            for driver in self.drivers:
+                driver.wanted()
             self.pump()
             if at_once:
                 await self._wait_for_all(caller, latest)
             else:
                 await self._gather(caller, deadline)
-                if caller.waits and not caller.got:
+                if caller.wants and not caller.got:
                     await self._wait_for_answers(caller, latest)
         except BaseException:
             self._remove(caller)
@@ -399,10 +346,16 @@ class Inbox(ABC, Generic[S, Item]):
         self.stock.took(len(caller.got) - before)
         return caller.got
 
+    def _remove(self, caller: ReceiveCall[Item]) -> None:
+        self.callers.remove(caller)
+        if not self.callers and self._emptied is not None:
+            self._emptied.set()
+        self._caller_left()
+
     async def _gather(self, caller: ReceiveCall[Item], deadline: float | None) -> None:
         """Wait until the deadline for a message, then only briefly for more: the first message is locked already."""
         enough: float | None = None
-        while caller.waits and not caller.content:
+        while caller.wants:
             until = deadline
             if caller.got:
                 now = self._loop.time()
@@ -413,16 +366,10 @@ class Inbox(ABC, Generic[S, Item]):
             if not await caller.wait(until):
                 return
 
-    def _ask_all(self, caller: ReceiveCall[Item]) -> None:
-        """Ask each partition for the messages that it has now, on behalf of a caller."""
-        caller.unanswered = {source: source.calls for source in self._sources}
-        for source in self._sources:
-            source.ask_now()
-
     async def _wait_for_all(self, caller: ReceiveCall[Item], latest: float) -> None:
         """Wait until all partitions have answered, or the caller has all messages that it asked for."""
         until = min(latest, self._loop.time() + self._timings.answering)
-        while caller.waits and caller.unanswered and not caller.content:
+        while caller.wants and caller.unanswered:
             if not await caller.wait(until):
                 return
 
@@ -431,12 +378,12 @@ class Inbox(ABC, Generic[S, Item]):
 
         If one partition has answered, wait only for calls that are not late, and these are late sooner than usual.
         """
-        sources = self.sources
+        sources = self._seats.sources
         caller.unanswered = {source: source.calls - source.under_way for source in sources if source.may_answer}
         asked = sum(source.calls > 0 for source in sources)
-        caller.has_answer = self._has_answer or len(caller.unanswered) < asked
+        caller.has_answer = self._seats.is_answered or len(caller.unanswered) < asked
         until = min(latest, self._loop.time() + self._timings.answering)
-        while caller.waits and any(source.may_answer for source in caller.unanswered) and not caller.content:
+        while caller.wants and any(source.may_answer for source in caller.unanswered):
             for source in caller.unanswered:
                 source.hurry()
             self._look_after_calls()
@@ -445,57 +392,29 @@ class Inbox(ABC, Generic[S, Item]):
                 return
             await caller.wait(min(until, now + _HURRYING))
 
-    def answered(self, source: InboxSource) -> None:
-        """Record that a partition has no more messages, or cannot answer. Callers stop waiting for its answer."""
-        for caller in self._callers:
-            unanswered = caller.unanswered
-            if unanswered is None or source not in unanswered:
-                continue
-            if source.calls > unanswered[source]:
-                del unanswered[source]
-                caller.has_answer = True
-                caller.tell()
-            else:
-                source.ask_now()  # the call was made before this caller came
-        self._pass_over_late()
-
-    def _pass_over_late(self) -> None:
-        """Stop waiting for late partitions on behalf of each caller that has an answer of another partition."""
-        for caller in self._callers:
-            unanswered = caller.unanswered
-            if unanswered and caller.has_answer and all(source.late for source in unanswered):
-                unanswered.clear()
-                caller.tell()
-
-    @property
-    def only_wants_what_is_there(self) -> bool:
-        """Whether all callers want only messages that are there now."""
-        if self.stock.wants_more(len(self.buffer)) or not self._callers:
-            return False
-        return all(caller.unanswered is not None for caller in self._callers)
-
-    @property
-    def _late(self) -> int:
-        """The number of calls under way whose answer is late."""
-        return sum(source.late for source in self.sources)
-
     @property
     def _is_cut_off(self) -> bool:
-        """Whether no source answers that was asked."""
-        asked = [source for source in self.sources if source.calls]
+        """Whether no partition answers that was asked."""
+        asked = [source for source in self._seats.sources if source.calls]
         return bool(asked) and all(source.troubled for source in asked)
 
     def _unreachable(self) -> ServiceBusError:
         """Return the error for a receive that got no messages because no partition has answered."""
         if self._trouble:
             return self._trouble.twin()
-        late = self._late > 0 or any(source.partition_client.connected for source in self.sources)
-        return _unanswered(self.entity, late=late)
+        late = any(source.late or source.partition_client.connected for source in self._seats.sources)
+        peer = self.entity.connection.target
+        error: ServiceBusError = (
+            OperationTimeoutError(f"{peer} has not answered in time.", outcome=Outcome.UNKNOWN)
+            if late  # an answer may still come
+            else ServiceBusConnectionError(f"{peer} cannot be reached.", outcome=Outcome.NEVER_SENT)
+        )
+        error.entity = self.entity.name
+        return error
 
-    @property
-    def demand(self) -> int:
-        """The number of messages that callers wait for."""
-        return sum(caller.missing for caller in self._callers if caller.waits and not caller.content)
+    def end_waits(self) -> None:
+        """End the waiting calls with what they have."""
+        self.callers.end()
 
     def resize(self, most: int) -> None:
         """Fetch up to ``most`` messages ahead from now on. Release the kept messages that are too many."""
@@ -504,42 +423,208 @@ class Inbox(ABC, Generic[S, Item]):
             self.give_back(self.buffer.cut(self._capacity))
         self.pump()
 
-    # -- events --------------------------------------------------------------------------------------------------------
+    # -- calls ---------------------------------------------------------------------------------------------------------
 
     def pump(self) -> None:
         """Make the calls that are needed now."""
-        if not self._closed:
+        if self._state is not InboxState.CLOSED:
             self._make_calls()
             self._set_timer()
 
-    @property
-    def _wants(self) -> bool:
-        """Whether callers wait, or the stock has room."""
-        return bool(self._callers) or self.stock.wants_more(len(self.buffer))
+    def pump_soon(self) -> None:
+        """Make the calls that are needed in the next turn of the event loop."""
+        if not self._pumping:
+            self._pumping = True
+            self._loop.call_soon(self._pump_now)
 
-    def failed(self, source: InboxSource, error: ServiceBusError) -> None:
+    def _pump_now(self) -> None:
+        self._pumping = False
+        self.pump()
+
+    def _make_calls(self) -> None:
+        seats, drivers = self._seats, self.drivers
+        seats.look()
+        only_now = self._set_demands()
+        wants = self._state is InboxState.WANTING
+        if not wants and self._state is not InboxState.LINGERING and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
+            self.give_back(self.buffer.cut(self._capacity))
+        due, seats.due = seats.due, set[int]()
+        for place in due:
+            driver = drivers[place]
+            driver.call_if_needed()
+            if wants and not only_now and driver.is_unheard:
+                driver.listen()
+        seats.survey()
+        if self._drain is not None:
+            self._look_for_end_of(self._drain)
+
+    def want_for_ride(self, source: CreditDriver, settled: int) -> None:  # noqa: ARG002 -- all partitions are looked at
+        """Set what to want from a partition to which a call goes now. It settles this number of messages.
+
+        A caller that iterates comes back for the next message when it has settled this one.
+        """
+        if self._state is InboxState.CLOSED:
+            return
+        returning = int(self.comes_back and settled > 0 and not self.callers and not len(self.buffer))
+        if returning:
+            self._linger()
+        self._set_demands(rides=True, returning=returning)
+
+    def ride_ended(self) -> None:
+        """Let credit stay for a moment after a call that carried a grant: only now may its caller come back."""
+        if self.comes_back and not self.callers and self._state is not InboxState.CLOSED:
+            self._linger()
+
+    def _set_demands(self, *, rides: bool = False, returning: int = 0) -> bool:
+        """Set what each driver wants from its partition. Return whether only messages that are there are wanted.
+
+        ``returning`` callers are not there yet. A grant that ``rides`` costs little.
+        """
+        if self.taking.suspects != self._suspects:  # something else is wanted everywhere
+            self._suspects = self.taking.suspects
+            for driver in self.drivers:
+                driver.touched = True
+        self._seats.survey()
+        only_now, places, stock = self.only_now, self._places, self.stock
+        able, asked = self._seats.askable(only_now=only_now)
+        stock.lock = self.entity.record.settings.lock_duration / 1000
+        demand, kept = self.callers.demand + returning, len(self.buffer)
+        exactly = only_now or not all(map(places.outstanding.__getitem__, places.news & able))
+        wanted = max(
+            self._credit,
+            stock.wanted(
+                kept, places.coming, demand, self._loop.time(), stocks=self._stocks, exactly=exactly, rides=rides
+            ),
+        )
+        if wanted:
+            full = max(wanted, self._room(demand))
+            shares, pushes = places.divide(wanted, full, able, now=only_now, replies_only=self.drivers[0].replies_only)
+            self._state = InboxState.WANTING
+            callers = max(0, demand - kept)
+            for place in asked:
+                share, outstanding = shares[place], places.outstanding[place]
+                waiting = min(callers, share)
+                callers -= waiting
+                if waiting and share == outstanding:
+                    left = self.drivers[place].credit.outstanding_for_callers
+                    if 0 < left < waiting and not (rides and 2 * left <= waiting):
+                        waiting = left  # the partition need not know of more callers before it gets more credit
+                announced = not share or not (pushes or outstanding)
+                self._seats.want(place, Demand(waiting, share - waiting, only_now, announced, self._suspects))
+        else:
+            self._want_nothing()
+        return only_now
+
+    def _want_nothing(self) -> None:
+        state = self.idleness
+        lingers = state is InboxState.LINGERING
+        same = lingers or state is self._state  # where nothing has happened, nothing else is wanted
+        self._state = state
+        for place in list(self._seats.due) if same else range(len(self.drivers)):
+            credit = self.drivers[place].credit
+            if lingers or (state is InboxState.HEARING and not credit.news):
+                left = credit.unchanged
+                stock = left.stock if lingers else 0
+                self._seats.want(place, Demand(0, stock, left.now, left.announced, self._suspects))
+            else:  # news must be answered, if only by a call that declines
+                self._seats.want(place, _NOTHING)
+
+    def hands(self, share: int) -> int:
+        """Return how many messages of a partition may be begun before the next grant, if it still gives ``share``.
+
+        The next grant comes at the latest when the stock is small enough to be filled again.
+        """
+        if self.taking.hands is not None:
+            return self.taking.hands
+        return min(MAXIMUM_CREDIT, max(1, share + len(self.buffer) - max(0, self.stock.refill_at)))
+
+    # -- the credit of the application ---------------------------------------------------------------------------------
+
+    def set_credit(self, count: int) -> None:
+        """Let partitions give this many messages, whether or not callers wait."""
+        self._credit = count
+        if not count and not self.callers:
+            self._lingers_until = self._hears_until = 0.0
+        self.pump()
+
+    async def drain(self) -> int:
+        """Use the credit of the application for what is ready, withdraw the rest, and return how many are kept.
+
+        All partitions have answered then. Raise an error if a partition does not answer.
+        """
+        credit, self._credit = self._credit, 0
+        if credit:
+            there = await self.take(len(self.buffer) + credit, 0)
+            self._by_credit = len(there)
+            self.take_back(there, first=True)
+        self.set_credit(0)
+        drain = self._drain
+        if drain is None:
+            drain = self._drain = Drain(self._loop.create_future())
+        drain.begin(self._seats.all_drivers)
+        self._look_for_end_of(drain)
+        done, _ = await asyncio.wait((drain.ended,), timeout=self._timings.answering)
+        if not done:
+            raise self._unreachable()
+        if self._state is InboxState.CLOSED:
+            raise _closed_error()
+        return len(self.buffer)
+
+    async def let_go(self) -> None:
+        """End the waiting calls, give back what was fetched ahead, and return when no more can come."""
+        self.end_waits()
+        if self.callers:
+            self._emptied = self._emptied or asyncio.Event()
+            self._emptied.clear()
+            await self._emptied.wait()
+        await self.drain()
+        self.give_back(self.buffer.empty())
+        await self._given_back()
+
+    def _look_for_end_of(self, drain: Drain) -> None:
+        if drain.is_over(self._clock.now()):
+            self._end_drain()
+
+    def _end_drain(self) -> None:
+        drain, self._drain = self._drain, None
+        if drain is not None:
+            drain.ended.set_result(None)
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def received(self, messages: list[Item]) -> None:
+        """Distribute the messages that a reply or a push has brought.
+
+        The callers of these messages run before the next call is made.
+        """
+        if messages:
+            self._trouble = None
+            used = min(self._credit, len(messages))
+            self._credit -= used
+            self._by_credit = min(self._by_credit, len(self.buffer)) + used
+            self.take_back(messages)
+        self.pump_soon()
+
+    def failed(self, driver: CreditDriver, error: ServiceBusError) -> None:
         """Record that a call failed. If another attempt cannot succeed, give the error to all callers."""
         self._trouble = error
-        self.answered(source)
+        self.callers.answered(driver)
         if may_recover(error):
-            _log.info("%s: %s", source.partition_client, error)
+            _log.info("%s: %s", driver.partition_client, error)
         else:
-            for caller in self._callers:
-                caller.error = caller.error or error.twin()
-                caller.tell()
+            self.callers.fail(error)
         self._set_timer()
 
     def _entity_changed(self) -> None:
         """Start again if the queue is in other partitions now, for example after it was deleted and created again."""
         if self._numbers != self.entity.numbers:
-            self._leave_all()
+            self._seats.leave()
             self._numbers = self.entity.numbers
-            self._sources = self._new_sources()
-            for caller in self._callers:
+            self._begin()
+            for caller in self.callers:
                 if caller.unanswered is not None:
-                    self._ask_all(caller)
-        for source in self.sources:
-            source.look_again()
+                    self._seats.ask_now(caller)
+        self._seats.look_again()
         self._loop.call_soon(self.pump)  # called later, so that the entity's other watchers run first
 
     def take_back(self, messages: list[Item], *, first: bool = False) -> None:
@@ -547,56 +632,63 @@ class Inbox(ABC, Generic[S, Item]):
 
         With ``first``, a caller had these messages already, so they are older than all messages in the buffer.
         """
-        at = 0
-        for caller in self._callers if messages and not self._closed else ():
-            if caller.waits and at < len(messages):
-                part = messages[at : at + caller.missing]
-                at += len(part)
-                caller.got += part
-                caller.missing -= len(part)
-                caller.tell()
-        left = messages[at:] if at else messages
+        closed = self._state is InboxState.CLOSED
+        left = messages if closed else self.callers.serve(messages)
         if not left:
             return
         if self.mode is ServiceBusReceiveMode.PEEK_LOCK:
             if first:
                 left = [*left, *self.buffer.empty()]  # without room for all, the newest messages are released
-            space = 0 if self._closed else self._space()
+            space = 0 if closed else self._space()
             self.buffer.put(left[:space])
             self.give_back(left[space:])
-        elif self._closed:
-            self._log_lost(left)
+        elif closed:
+            _log.warning(
+                "%s: %d messages are lost: they were received and deleted, but no caller asked for them before the "
+                "receiver was closed",
+                self.entity.name,
+                len(left),
+            )
         else:
             self.buffer.put(left, first=first)  # these messages are deleted in the queue, so they cannot be released
 
+    def _space(self) -> int:
+        """Return for how many more messages there is room in the buffer."""
+        room = max(0, self._capacity - len(self.buffer))
+        return room if self.callers or self.idleness is not InboxState.LINGERING else max(room, self._lingering)
+
     def give_back(self, messages: Sequence[Item]) -> None:
         """Release messages that no caller has received, without an increase of their delivery counts."""
-        now = self._clock.now()
-        self._release([message for message in messages if not self._expired(message, now)])
+        if messages:
+            self._release([message for message in messages if not self.has_ended(message)])
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def _set_timer(self) -> None:
         """Set the timer for the next time to look at a partition, or to release kept messages."""
-        when: float | None = None
+        when = self._next_look()
         if len(self.buffer) and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
-            when = self._loop.time() + max(0.0, self._kept_for(self.buffer.first_end))
-        for at in self._next_looks():
-            when = at if when is None else min(when, at)
-        if self._callers:
-            check = self._loop.time() + _CHECKING
-            when = check if when is None else min(when, check)
+            when = min(when, self._loop.time() + max(0.0, self._kept_for(self.buffer.first_end)))
+        if self.callers:
+            when = min(when, self._loop.time() + _CHECKING)
         timer = self._timer
         if timer is not None:
-            if when is not None and self._timer_at <= when:
+            if self._timer_at <= when < math.inf:
                 return  # the present timer fires early enough, and is set again after that
             timer.cancel()
-        self._timer_at = when or 0.0
-        self._timer = None if when is None else self._loop.call_at(when, self._on_time)
+        self._timer_at = when
+        self._timer = None if when == math.inf else self._loop.call_at(when, self._on_time)
+
+    def _next_look(self) -> float:
+        """Return the time at which to look at partitions, or to withdraw credit."""
+        at = self._seats.next_at
+        if self.callers or (state := self.idleness) is InboxState.QUIET:
+            return at
+        return min(at, self._lingers_until if state is InboxState.LINGERING else self._hears_until)
 
     def _on_time(self) -> None:
         self._timer = None
-        if self._closed:
+        if self._state is InboxState.CLOSED:
             return
         if self._is_calm:
             self._set_timer()
@@ -609,23 +701,31 @@ class Inbox(ABC, Generic[S, Item]):
 
         Without callers there may be credit to withdraw.
         """
-        if not self._callers or len(self.buffer) or any(caller.unanswered for caller in self._callers):
+        if not self.callers or len(self.buffer) or self.callers.awaited:
             return False
-        now = self._loop.time()
-        return all(at > now for at in self._next_looks()) and not any(
-            source.troubled or not source.partition_client.connected for source in self.sources
+        return self._next_look() > self._loop.time() and not any(
+            source.troubled or not source.partition_client.connected for source in self._seats.sources
         )
 
     def _look_after_calls(self) -> None:
         """Make the calls whose time has come, and pass over answers that are late from now on."""
         self._on_look(self._loop.time())
-        self._pass_over_late()
+        self.callers.pass_over_late()
         self._give_back_late()
         self.pump()
 
+    def _on_look(self, now: float) -> None:
+        """Note that the time has come."""
+        self._seats.on_time(now)
+
     def _clock_moved(self) -> None:
-        for source in self._sources:
-            source.look_again()
+        """Ask the partitions again, or withdraw the credit if nothing is wanted from them."""
+        if self.wants:
+            self._seats.look_again()
+        else:
+            self._lingers_until = self._hears_until = 0.0
+        for driver in self._seats.all_drivers:
+            driver.touched = True
         self._give_back_late()
         self.pump()
 
@@ -642,55 +742,39 @@ class Inbox(ABC, Generic[S, Item]):
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
-        """Release the kept messages, wait for the calls under way, and release the messages that these calls bring."""
-        if self._closed:
+        """Release the kept messages, wait for the calls under way, and release the messages that these calls bring.
+
+        A drain that waits for answers fails.
+        """
+        if self._state is InboxState.CLOSED:
             return
         self._close()
         self.take_back(self.buffer.empty())
-        await self._close_sources()
+        await self._seats.aclose()
+        await self._given_back()
+
+    async def _given_back(self) -> None:
+        """Wait until what was given back is in the partitions."""
         for partition_client in {self.entity.partition_client(number) for number in self.entity.numbers}:
             await partition_client.given_back()
 
-    async def _close_sources(self) -> None:
-        await asyncio.gather(*(source.aclose() for source in self._all_sources))
-
-    def _leave_all(self) -> None:
-        """Stop receiving from all partitions."""
-        for source in self._all_sources:
-            source.leave()
-
     def _close(self) -> None:
         """Stop everything that makes calls, and tell the callers."""
-        self._closed = True
+        self._state = InboxState.CLOSED
+        self._end_drain()
         self._ended_moving()
         self.entity.watchers.discard(self._entity_changed)
         if self._timer is not None:
             self._timer.cancel()
-        for caller in self._callers:
-            caller.error = closed_error()
-            caller.tell()
+        self.callers.fail(_closed_error())
 
-    def _log_lost(self, messages: Sequence[Item]) -> None:
-        _log.warning(
-            "%s: %d messages are lost: they were received and deleted, but no caller asked for them before the "
-            "receiver was closed",
-            self.entity.name,
-            len(messages),
-        )
+    def leave(self) -> None:
+        """Stop receiving at once. What the receiver has returns when its locks end, or with the session."""
+        if self._state is not InboxState.CLOSED:
+            self._close()
+            self._seats.leave()
 
 
-def closed_error() -> ServiceBusError:
+def _closed_error() -> ServiceBusError:
     """Return the error for a call that waits at a receiver when it is closed."""
     return ServiceBusError("The receiver was closed.", outcome=Outcome.NEVER_SENT, is_transient=False)
-
-
-def _unanswered(entity: Entity, *, late: bool) -> ServiceBusError:
-    """Return the error for a receive that no partition has answered; ``late`` if an answer may still come."""
-    peer = entity.connection.target
-    error: ServiceBusError = (
-        OperationTimeoutError(f"{peer} has not answered in time.", outcome=Outcome.UNKNOWN)
-        if late
-        else ServiceBusConnectionError(f"{peer} cannot be reached.", outcome=Outcome.NEVER_SENT)
-    )
-    error.entity = entity.name
-    return error

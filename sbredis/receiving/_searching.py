@@ -24,6 +24,7 @@ from sbredis.exceptions import ServiceBusError
 if TYPE_CHECKING:
     from sbredis.client import Entity
     from sbredis.engine import Request
+    from sbredis.receiving._seats import Seats
 
 __all__ = ["PartitionSearch", "SeatSearch", "search_of"]
 
@@ -245,27 +246,10 @@ class PartitionSearch:
             searcher.ended(answered=self._answered)
 
 
-class _SeatInbox(Protocol):
-    """The part of an inbox that hears of searches."""
-
-    @property
-    def seeks(self) -> bool:
-        """Whether partitions that were found have not been asked."""
-        ...
-
-    def found(self, place: int, *, answered: bool = True) -> None:
-        """Handle a partition that may have something: it has ``answered`` so, or not at all. ``place`` is its index."""
-        ...
-
-    def searched(self) -> None:
-        """Handle the end of a search."""
-        ...
-
-
 class SeatSearch:
     """The searches of one receiver. For its callers, a search is a source of messages like a partition."""
 
-    def __init__(self, inbox: _SeatInbox, entity: Entity, source: str) -> None:
+    def __init__(self, seats: Seats, entity: Entity, source: str) -> None:
         self.partition_client = entity.partition_client(entity.numbers[0])
         self.calls = 0
         """The number of searches that have begun to read, including the one under way."""
@@ -277,7 +261,7 @@ class SeatSearch:
         """Whether a partition has answered the last search that has ended."""
         self.next_at = -math.inf
         """The time of the loop at which a receiver that waits searches again."""
-        self._inbox = inbox
+        self._seats = seats
         self._search = search_of(entity, source)
         self._loop = asyncio.get_running_loop()
         self._lateness = entity.connection.timings.late
@@ -297,7 +281,7 @@ class SeatSearch:
     @property
     def may_answer(self) -> bool:
         """Whether an answer may still come, as far as the client knows, or was found and is not used yet."""
-        return self.under_way or self._inbox.seeks
+        return self.under_way or self._seats.seeks
 
     @property
     def is_answered(self) -> bool:
@@ -308,9 +292,6 @@ class SeatSearch:
     def late_at(self) -> float:
         """The time of the loop at which the search under way is late from then on."""
         return self._late_at if self.under_way and not self.late else math.inf
-
-    def wanted(self) -> None:
-        """Record that a new caller waits for messages. A search is made when no partition has any."""
 
     def ask_now(self) -> None:
         """Search for what the partitions have now. A search under way may have read them too early."""
@@ -354,10 +335,6 @@ class SeatSearch:
         self._search.leave(self)
         self.under_way = self.late = False
 
-    async def aclose(self) -> None:
-        """Stop searching."""
-        self.leave()
-
     # -- a part of the search that receivers share ---------------------------------------------------------------------
 
     def began(self) -> None:
@@ -369,7 +346,7 @@ class SeatSearch:
     def found(self, place: int, *, answered: bool = True) -> None:
         """Note that a partition may have something: it has ``answered`` so, or not at all."""
         self._has_found = self._has_found or answered
-        self._inbox.found(place, answered=answered)
+        self._seats.found(place, answered=answered)
 
     def ended(self, *, answered: bool) -> None:
         """Note the end of a search. The next one comes after a pause, which grows while nothing is found."""
@@ -378,4 +355,4 @@ class SeatSearch:
         self._pause = first if self._has_found else min(2 * self._pause, longest)
         self.next_at = self._loop.time() + (_LONG_PAUSE if self._search.hears else self._pause)
         self._late_at = self._loop.time() + self._lateness
-        self._inbox.searched()
+        self._seats.searched()

@@ -17,9 +17,10 @@ from sbredis.exceptions import ServiceBusError, SessionLockLostError
 from sbredis.model import Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered, hold_of
 from sbredis.receiving._credit import CreditDemand
 from sbredis.receiving._credit_driver import CreditDriver
-from sbredis.receiving._credit_inbox import Demand, MessageInbox
 from sbredis.receiving._fetching import keep_for
-from sbredis.receiving._inbox import InboxOptions, InboxSource
+from sbredis.receiving._inbox import InboxOptions, InboxState
+from sbredis.receiving._message_inbox import MessageInbox
+from sbredis.receiving._seats import Demand
 from sbredis.receiving._session_phases import SessionEvent, SessionPhase, phase_after
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class SessionInbox(MessageInbox):
         self._take_firsts()
 
     def _take_firsts(self) -> None:
-        (driver,), gift = self._sources, self.session.gift
+        (driver,), gift = self.drivers, self.session.gift
         if gift is not None:
             made = self.session.grants_made
             handed = driver.credit.opened(gift, listens=False, now=self._clock.now(), made=made)
@@ -82,8 +83,9 @@ class SessionInbox(MessageInbox):
     def _partitions(self) -> Sequence[int]:
         return (self.session.partition_client.number,)
 
-    def _new_driver(self, number: int) -> CreditDriver:
+    def new_driver(self, number: int, name: str) -> CreditDriver:
         """Return the driver of the partition of the session. A second hold of the session begins to count anew."""
+        del name
         session, locks = self.session, self.mode is ServiceBusReceiveMode.PEEK_LOCK
         link, token = self.entity.partition_client(number), session.lease.token
         prefix = "" if session.gift is None else session.gift.prefix
@@ -116,7 +118,7 @@ class SessionInbox(MessageInbox):
 
     def received(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """Distribute the messages that a reply or a push has brought."""
-        if self._closed and self.session.settled:
+        if self._state is InboxState.CLOSED and self.session.settled:
             return  # they returned with the session
         if self._phase.returns and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
             self.give_back(messages)
@@ -139,10 +141,10 @@ class SessionInbox(MessageInbox):
         only now may its caller come back.
         """
         self._happens(SessionEvent.HELD)
-        if self._ahead and not self._callers and not self._closed:
+        if self._ahead and not self.callers and self._state is not InboxState.CLOSED:
             self._linger()
 
-    def failed(self, source: InboxSource, error: ServiceBusError) -> None:
+    def failed(self, driver: CreditDriver, error: ServiceBusError) -> None:
         """Record that a call failed. The loss of the lock ends the session, and so does a call that lets go of it."""
         if isinstance(error, SessionLockLostError):
             self._happens(SessionEvent.LOSE)
@@ -151,7 +153,7 @@ class SessionInbox(MessageInbox):
                 self._released()
                 return
             self.session.lose()
-        super().failed(source, error)
+        super().failed(driver, error)
 
     # -- letting go of the session -------------------------------------------------------------------------------------
 
@@ -180,13 +182,13 @@ class SessionInbox(MessageInbox):
         those of other sessions in this turn of the event loop.
         """
         self._asks, self._others_elsewhere = wanted, others
-        self._sources[0].beside, self._sources[0].in_company = beside, in_company
+        self.drivers[0].beside, self.drivers[0].in_company = beside, in_company
         self._happens(SessionEvent.LEAVE)
         try:
             yield
         finally:
             self._asks, self._others_elsewhere = 0, False
-            self._sources[0].beside, self._sources[0].in_company = None, False
+            self.drivers[0].beside, self.drivers[0].in_company = None, False
             self._happens(SessionEvent.STAY)
 
     def begin_leaving(self) -> bool:
@@ -211,20 +213,20 @@ class SessionInbox(MessageInbox):
         """Let go of the session with the next call, if the application yields and no message has come meanwhile."""
         if self.taking.yields and not len(self.buffer):
             self._happens(SessionEvent.LEAVE)
-            self._sources[0].credit.look_again()
+            self.drivers[0].credit.look_again()
 
     @property
     def is_empty(self) -> bool:
         """Whether the session had no more messages at the last call, and none have come since."""
-        return not len(self.buffer) and self._sources[0].credit.exhausted
+        return not len(self.buffer) and self.drivers[0].credit.exhausted
 
-    def _hands(self, share: int) -> int:
+    def hands(self, share: int) -> int:
         del share
         return hands_in_session(self.taking.hands)
 
     @property
-    def _wants(self) -> bool:
-        return self._phase.returns or super()._wants
+    def wants(self) -> bool:
+        return self._phase.returns or super().wants
 
     @property
     def _stocks(self) -> bool:
@@ -237,7 +239,7 @@ class SessionInbox(MessageInbox):
     # -- messages that return to the session ---------------------------------------------------------------------------
 
     def _make_calls(self) -> None:
-        (driver,) = self._sources
+        (driver,) = self.drivers
         if self._phase.returns:
             driver.credit.want(CreditDemand())
             driver.call_if_needed()
@@ -255,10 +257,10 @@ class SessionInbox(MessageInbox):
         source.touched = True
         if not self._phase.fetches:
             source.credit.want(CreditDemand())
-        elif self._asks and not self._callers:
+        elif self._asks and not self.callers:
             self._ahead = self._asks
-            self._survey()
-            self._demand_at(0, Demand(self._asks, 0, now=False, announced=False, suspects=self.taking.suspects))
+            self._seats.survey()
+            self._seats.want(0, Demand(self._asks, 0, now=False, announced=False, suspects=self.taking.suspects))
         else:
             super().want_for_ride(source, settled)
 
@@ -288,12 +290,12 @@ class SessionInbox(MessageInbox):
         """
         self._recalls += 1
         try:
-            if len(self.buffer) or self._phase.returns or not all(driver.credit.settled for driver in self._sources):
+            if len(self.buffer) or self._phase.returns or not all(driver.credit.settled for driver in self.drivers):
                 self._withdraw()
                 if self.mode is ServiceBusReceiveMode.PEEK_LOCK:
                     self.give_back(self.buffer.empty())
                 self.pump()
-                if not self._closed:
+                if self._state is not InboxState.CLOSED:
                     await wait_until(self._withdrawn, deadline)
             else:
                 self._happens(SessionEvent.RECALL)
@@ -305,12 +307,6 @@ class SessionInbox(MessageInbox):
             self.pump()
 
     # -- the end -------------------------------------------------------------------------------------------------------
-
-    def leave(self) -> None:
-        """Stop receiving. All messages that no caller has settled return with the session, which is released now."""
-        if not self._closed:
-            self._close()
-            self._leave_all()
 
     def _close(self) -> None:
         super()._close()

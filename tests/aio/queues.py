@@ -259,7 +259,7 @@ class Queue:
 
 async def at_rest(*receivers: ServiceBusReceiver) -> None:
     """Wait until receivers without callers make no more calls."""
-    sources = [each for receiver in receivers if receiver._inbox is not None for each in receiver._inbox._sources]
+    sources = [each for receiver in receivers if receiver._inbox is not None for each in receiver._inbox.drivers]
 
     def rests(driver: CreditDriver) -> bool:
         credit = driver.credit

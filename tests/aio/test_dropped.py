@@ -224,7 +224,7 @@ async def used(url):
     await receiver.receive_messages(1)
     of_session = await client.get_queue_receiver("s", session_id="1", auto_lock_renewer=renewer).__aenter__()
     waits = [asyncio.ensure_future(each.receive_messages(5, 60)) for each in (receiver, of_session)]
-    while not all(each._inbox is not None and each._inbox.demand for each in (receiver, of_session)):
+    while not all(each._inbox is not None and each._inbox.callers.demand for each in (receiver, of_session)):
         await asyncio.sleep(0.01)
     stream = sender.send_stream(ServiceBusMessage(str(number)) for number in range(1000))
     await anext(aiter(stream))

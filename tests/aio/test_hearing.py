@@ -44,10 +44,10 @@ async def settle_in(receiver: ServiceBusReceiver) -> None:
     """Wait until a receiver is at as many partitions as it may, hears the calls of all, and has no search under way."""
 
     def is_there() -> bool:
-        search = receiver._inbox is not None and inbox_of(receiver)._search
+        search = receiver._inbox is not None and inbox_of(receiver)._seats.search
         if not search or not search._search.hears or search.under_way:
             return False
-        drivers = inbox_of(receiver)._sources
+        drivers = inbox_of(receiver).drivers
         return len(drivers) == MOST_SEATS and all(each.calls and not each.under_way for each in drivers)
 
     await eventually(is_there, 10)
@@ -55,7 +55,7 @@ async def settle_in(receiver: ServiceBusReceiver) -> None:
 
 async def send_away(queue: Queue, receiver: ServiceBusReceiver, text: str) -> None:
     """Send a message to the first partition that a receiver is not at."""
-    seats = inbox_of(receiver)._rotation.seats
+    seats = inbox_of(receiver)._seats.rotation.seats
     await queue.send(text, at=next(place for place in range(PARTITIONS) if place not in seats))
 
 
@@ -128,8 +128,8 @@ async def test_a_receiver_that_is_closed_while_a_seat_moves_leaves_nothing_behin
         with Gate(queue.client, "grant") as gate:
             gate.shut = True
             await send_away(queue, receiver, "a")
-            await eventually(lambda: inbox_of(receiver)._departing, 10)
-            (leaver,) = inbox_of(receiver)._departing
+            await eventually(lambda: inbox_of(receiver)._seats.departing, 10)
+            (leaver,) = inbox_of(receiver)._seats.departing
             gate.open()
             task.cancel()
             await receiver.close()

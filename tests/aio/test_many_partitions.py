@@ -38,11 +38,11 @@ def seats_of(receiver: ServiceBusReceiver) -> list[int]:
     """Return the indexes of the partitions that a receiver is at."""
     inbox = receiver._inbox
     assert isinstance(inbox, MessageInbox)
-    assert len(inbox._sources) == len({*inbox._rotation.seats}) <= MOST_SEATS
-    assert [each.partition_client.number for each in inbox._sources] == [
-        inbox.entity.numbers[place] for place in inbox._rotation.seats
+    assert len(inbox.drivers) == len({*inbox._seats.rotation.seats}) <= MOST_SEATS
+    assert [each.partition_client.number for each in inbox.drivers] == [
+        inbox.entity.numbers[place] for place in inbox._seats.rotation.seats
     ]
-    return inbox._rotation.seats
+    return inbox._seats.rotation.seats
 
 
 async def waits(queue: Queue, receiver: ServiceBusReceiver, wanted: int = 1) -> asyncio.Task[list[Any]]:
@@ -51,10 +51,10 @@ async def waits(queue: Queue, receiver: ServiceBusReceiver, wanted: int = 1) -> 
 
     async def is_there() -> bool:
         inbox = receiver._inbox
-        if not isinstance(inbox, MessageInbox) or inbox._search is None or not inbox._search._search.hears:
+        if not isinstance(inbox, MessageInbox) or inbox._seats.search is None or not inbox._seats.search._search.hears:
             return False
-        searches_soon = inbox._search.next_at < asyncio.get_running_loop().time() + 1
-        return await queue.waiters() >= MOST_SEATS and not inbox._search.under_way and not searches_soon
+        searches_soon = inbox._seats.search.next_at < asyncio.get_running_loop().time() + 1
+        return await queue.waiters() >= MOST_SEATS and not inbox._seats.search.under_way and not searches_soon
 
     await eventually(is_there)
     return task
@@ -127,7 +127,7 @@ async def test_a_receiver_that_leaves_a_partition_leaves_no_credit(url: str) -> 
             task = asyncio.create_task(receiver.receive_messages(1, 60))
         inbox = receiver._inbox
         assert isinstance(inbox, MessageInbox)
-        await eventually(lambda: not inbox._departing)
+        await eventually(lambda: not inbox._seats.departing)
 
         async def is_at_its_seats() -> bool:
             return await queue.waiters() == len(seats_of(receiver)) == MOST_SEATS

@@ -139,7 +139,7 @@ async def test_unclaimed_prefetched_messages_are_released_before_their_lock_ends
                     await asyncio.sleep(0)
                 await queue.fill(2, at=-1, start=8)
                 clock.move(60)
-                await eventually(lambda: not any(one.under_way for one in receiver._inbox._sources))  # type: ignore[union-attr]
+                await eventually(lambda: not any(one.under_way for one in receiver._inbox.drivers))  # type: ignore[union-attr]
                 assert calls.by_script["grant"] <= len(queue.partitions)  # the moved clock causes one look
             assert await queue.counts_are(10, 0)
             messages = await receiver.receive_messages(1, 60)

@@ -37,7 +37,7 @@ async def waits(queue: Queue, receiver: ServiceBusReceiver, wanted: int = 1) -> 
 def outstanding(receiver: ServiceBusReceiver) -> list[int]:
     """Return how many messages each partition may still give to a receiver."""
     assert receiver._inbox is not None
-    return [driver.credit.outstanding for driver in receiver._inbox._sources]
+    return [driver.credit.outstanding for driver in receiver._inbox.drivers]
 
 
 async def test_a_message_for_a_waiting_receiver_needs_no_call(url: str) -> None:
@@ -67,7 +67,9 @@ async def test_each_partition_pushes_to_a_receiver_that_wants_enough(url: str) -
         with Calls(queue.transport) as calls:
             for place in range(len(queue.partitions)):
                 await queue.send("a", at=place)
-            await eventually(lambda: receiver._inbox is not None and receiver._inbox.demand == len(queue.partitions))
+            await eventually(
+                lambda: receiver._inbox is not None and receiver._inbox.callers.demand == len(queue.partitions)
+            )
             assert not calls.by_script["grant"]
         await asyncio.gather(task)
 

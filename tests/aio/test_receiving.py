@@ -64,7 +64,7 @@ async def test_a_receive_whose_wait_ends_during_a_call_still_waits_for_the_answe
         receiver = queue.receiver()
         await receiver._open(loop_time() + 60)
         assert receiver._inbox is not None
-        callers = receiver._inbox._callers
+        callers = receiver._inbox.callers
         with Gate(queue.client, "grant") as gate:
             gate.shut = True
             task = asyncio.create_task(receiver.receive_messages(5, 0.01))

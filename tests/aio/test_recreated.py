@@ -83,7 +83,7 @@ async def test_a_waiting_receiver_gets_messages_of_the_recreated_queue(url: str,
     async with queue_at(url, partitioned=partitioned) as queue:
         receiver, sender = queue.receiver(), queue.client.get_queue_sender(queue.entity.name)
         waiting = asyncio.ensure_future(receiver.receive_messages(1, 60))
-        await eventually(lambda: receiver._inbox is not None and all(map(is_open, receiver._inbox._sources)))
+        await eventually(lambda: receiver._inbox is not None and all(map(is_open, receiver._inbox.drivers)))
         await queue.client._connection.namespace.delete_entity(queue.entity.name)
         await queue.client.ensure_queue(queue.entity.name, enable_partitioning=not partitioned)
         try:
@@ -109,7 +109,7 @@ async def test_an_answer_that_arrives_while_the_receiver_leaves_a_partition_caus
             waiting = asyncio.create_task(receiver.receive_messages(1, 60))
             await gate.reached()
             assert receiver._inbox is not None
-            (driver,) = receiver._inbox._sources
+            (driver,) = receiver._inbox.drivers
             driver.leave()
             await asyncio.sleep(0)  # the cancellation arrives in this turn of the event loop
             assert not driver.under_way

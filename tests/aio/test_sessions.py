@@ -143,7 +143,7 @@ async def test_a_caller_that_waits_with_all_messages_held_that_may_be_gets_more_
         held = await receive_exactly(receiver, 1000)
         waiting = asyncio.create_task(receiver.receive_messages(10, 60))
         assert receiver._inbox is not None
-        (driver,) = receiver._inbox._sources
+        (driver,) = receiver._inbox.drivers
         await steps(5)
         await eventually(lambda: not driver.under_way)
         await receiver.complete_messages(held[:2])
@@ -175,7 +175,7 @@ async def test_new_messages_do_not_overtake_messages_that_are_being_returned(url
             await steps(5)
             asking.open()
             assert receiver._inbox is not None
-            (driver,) = receiver._inbox._sources
+            (driver,) = receiver._inbox.drivers
             await eventually(lambda: not driver.under_way)
             returning.open()
             received = await following
@@ -544,7 +544,7 @@ async def test_messages_of_a_cancelled_call_come_before_prefetched_ones(url: str
                 gate.shut = True
                 task = asyncio.create_task(receiver.receive_messages(7, 60))
                 await gate.reached()
-                (caller,) = inbox._callers
+                (caller,) = inbox.callers
                 gate.open()
                 for _ in range(2000):
                     if not caller.missing:

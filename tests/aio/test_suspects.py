@@ -80,7 +80,7 @@ async def dying(queue: Queue, taking: Taking) -> AsyncIterator[None]:
     assert inbox is not None
     await eventually(lambda: len(inbox.buffer) == 39)
     yield
-    for source in inbox._sources:
+    for source in inbox.drivers:
         source.leave()
 
 

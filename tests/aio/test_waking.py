@@ -106,7 +106,7 @@ async def test_a_receiver_that_stops_waiting_passes_on_the_due_time_that_it_knew
             "a", at=-1, due=round(time.time() * 1000) + 10_000
         )  # the steps before this wait take much less time
         inboxes = [each._inbox for each in receivers if each._inbox is not None]
-        sources = [source for inbox in inboxes for source in inbox._sources]
+        sources = [source for inbox in inboxes for source in inbox.drivers]
         drivers = [source for source in sources if source.partition_client.number == queue.entity.numbers[-1]]
         clock = queue.client._connection.clock
 
@@ -356,7 +356,7 @@ async def test_a_receiver_registers_again_before_its_registration_ends(url: str)
         task = await waits(queue, receiver)
         inbox = receiver._inbox
         assert inbox is not None
-        (driver,) = inbox._sources
+        (driver,) = inbox.drivers
         clock = queue.client._connection.clock
         await eventually(lambda: driver.credit.state is CreditState.OPEN)
         assert 20 < driver.credit.next_at - clock.now() <= 120

@@ -36,7 +36,7 @@ def test_a_stock_is_refilled_when_half_of_it_is_used(kept: int, coming: int, dem
 def test_no_message_is_prefetched_if_the_receiver_has_no_stock(coming: int, demand: int, missing: int) -> None:
     none = stock(0)
     assert none.missing(0, coming, demand, 1.0) == missing
-    assert stock().missing(0, coming, demand, 1.0, stocks=False) == missing
+    assert stock().wanted(0, coming, demand, 1.0, stocks=False, exactly=True, rides=False) == demand
     assert not none.wants_more(0)
     assert none.refill_at == -1
 

@@ -117,7 +117,7 @@ def test_closing_a_receiver_ends_a_wait_in_another_thread(client: ServiceBusClie
     receiver = client.get_queue_receiver("q")
     with ThreadPoolExecutor(1) as pool:
         waits = pool.submit(receiver.next)
-        wait_until(lambda: receiver._aio._inbox is not None and receiver._aio._inbox.demand)
+        wait_until(lambda: receiver._aio._inbox is not None and receiver._aio._inbox.callers.demand)
         receiver.close()
         with pytest.raises(ServiceBusError, match="The receiver was closed"):
             waits.result()
@@ -128,7 +128,7 @@ def test_closing_the_client_ends_a_wait_in_another_thread(url: str) -> None:
         client.ensure_queue("q")
         receiver = client.get_queue_receiver("q")
         waits = pool.submit(receiver.next)
-        wait_until(lambda: receiver._aio._inbox is not None and receiver._aio._inbox.demand)
+        wait_until(lambda: receiver._aio._inbox is not None and receiver._aio._inbox.callers.demand)
         client.close()
         with pytest.raises(ServiceBusError, match="closed"):
             waits.result()
@@ -192,7 +192,7 @@ def test_a_closed_receiver_returns_unclaimed_messages_to_the_queue(client: Servi
         assert [message.delivery_count for message in receiver.receive_messages(10)] == [1] * 10
 
 
-def wait_for_inbox(receiver: ServiceBusReceiver) -> Inbox[Any, Any]:
+def wait_for_inbox(receiver: ServiceBusReceiver) -> Inbox[Any]:
     inbox = receiver._aio._inbox
     assert inbox is not None
     return inbox

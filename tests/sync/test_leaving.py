@@ -83,7 +83,7 @@ def test_an_interruption_does_not_raise_the_delivery_count(
         receiver.next()
         inbox = receiver._aio._inbox
         assert inbox is not None
-        with interrupted_when(lambda: inbox._callers, interrupt):
+        with interrupted_when(lambda: inbox.callers, interrupt):
             receiver.next()
     with ann(client) as receiver:
         assert receiver.next().delivery_count == 1

@@ -168,8 +168,9 @@ from sbredis import NEXT_AVAILABLE_SESSION, ServiceBusClient
 signal.signal(signal.SIGINT, signal.default_int_handler)
 session = NEXT_AVAILABLE_SESSION if sys.argv[2] != "None" else None
 def interrupt():
-    accepting = getattr(receiver._aio, "_accepting", None)  # of a receiver of a session
-    while not (accepting and accepting.locked()) and (receiver._aio._inbox is None or not receiver._aio._inbox.demand):
+    aio = receiver._aio
+    accepting = getattr(aio, "_accepting", None)  # of a receiver of a session
+    while not (accepting and accepting.locked()) and (aio._inbox is None or not aio._inbox.callers.demand):
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGINT)
 try:

@@ -21,7 +21,7 @@ SOON = 5.0
 def demand(receiver: ServiceBusReceiver) -> int:
     """Return the number of receive calls whose callers still wait."""
     inbox = receiver._aio._inbox
-    return 0 if inbox is None else inbox.demand
+    return 0 if inbox is None else inbox.callers.demand
 
 
 @pytest.mark.slow

@@ -443,7 +443,8 @@ class Inbox(ABC, Generic[Item]):
 
     def _make_calls(self) -> None:
         seats, drivers = self._seats, self.drivers
-        seats.look()
+        if seats.search is not None:
+            seats.look(seats.search)
         only_now = self._set_demands()
         wants = self._state is InboxState.WANTING
         if not wants and self._state is not InboxState.LINGERING and self.mode is ServiceBusReceiveMode.PEEK_LOCK:

@@ -14,6 +14,7 @@ import asyncio
 import math
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from sbredis.engine import Request
     from sbredis.receiving._seats import Seats
 
-__all__ = ["PartitionSearch", "SeatSearch", "search_of"]
+__all__ = ["SEARCH_TABLE", "PartitionSearch", "SearchEvent", "SearchState", "SeatSearch", "search_of"]
 
 _PAUSES: Final = 0.005, 0.5
 """The first and the longest pause between two searches of a receiver that waits. Each pause is twice the last one."""
@@ -246,6 +247,38 @@ class PartitionSearch:
             searcher.ended(answered=self._answered)
 
 
+class SearchState(Enum):
+    """The state of the searches of a receiver."""
+
+    RESTING = auto()
+    """No search is under way."""
+    ASKED = auto()
+    """A search was asked for that has not ended."""
+    LATE = auto()
+    """Its end is late."""
+
+
+class SearchEvent(Enum):
+    """An event that can change the state."""
+
+    ASK = auto()
+    """The receiver asks for a search, or takes part in one that it has asked for before."""
+    DELAY = auto()
+    """The search has taken too long."""
+    END = auto()
+    """The search ends, or the receiver leaves."""
+
+
+_S, _E = SearchState, SearchEvent
+SEARCH_TABLE: Final[dict[tuple[SearchState, SearchEvent], SearchState]] = {
+    (_S.RESTING, _E.ASK): _S.ASKED,
+    (_S.ASKED, _E.DELAY): _S.LATE,
+    (_S.ASKED, _E.END): _S.RESTING,
+    (_S.LATE, _E.END): _S.RESTING,
+}
+"""The transitions. An event without a row changes nothing."""
+
+
 class SeatSearch:
     """The searches of one receiver. For its callers, a search is a source of messages like a partition."""
 
@@ -253,10 +286,7 @@ class SeatSearch:
         self.partition_client = entity.partition_client(entity.numbers[0])
         self.calls = 0
         """The number of searches that have begun to read, including the one under way."""
-        self.under_way = False
-        """Whether a search was asked for that has not ended."""
-        self.late = False
-        """Whether the end of the search is late."""
+        self.state = SearchState.RESTING
         self.has_answer: bool | None = None
         """Whether a partition has answered the last search that has ended."""
         self.next_at = -math.inf
@@ -267,11 +297,19 @@ class SeatSearch:
         self._lateness = entity.connection.timings.late
         self._asked_at, self._late_at = 0.0, math.inf
         self._pause = _PAUSES[0]
-        self._has_found = False
-        """Whether the search under way has found something."""
-        self._hears = False
+        """The pause after a search; 0 if it has found something."""
 
     # -- a source of messages ------------------------------------------------------------------------------------------
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a search was asked for that has not ended."""
+        return self.state is not SearchState.RESTING
+
+    @property
+    def late(self) -> bool:
+        """Whether the end of the search is late."""
+        return self.state is SearchState.LATE
 
     @property
     def troubled(self) -> bool:
@@ -291,16 +329,16 @@ class SeatSearch:
     @property
     def late_at(self) -> float:
         """The time of the loop at which the search under way is late from then on."""
-        return self._late_at if self.under_way and not self.late else math.inf
+        return self._late_at if self.state is SearchState.ASKED else math.inf
 
     def ask_now(self) -> None:
         """Search for what the partitions have now. A search under way may have read them too early."""
-        self._goes_on()
+        self._happens(SearchEvent.ASK)
         self._search.begin(self)
 
-    def _goes_on(self) -> None:
-        if not self.under_way:
-            self.under_way = True
+    def _happens(self, event: SearchEvent) -> None:
+        before, self.state = self.state, SEARCH_TABLE.get((self.state, event), self.state)
+        if before is SearchState.RESTING and self.state is SearchState.ASKED:
             self._asked_at = self._loop.time()
             self._late_at = self._asked_at + self._lateness
 
@@ -315,44 +353,43 @@ class SeatSearch:
 
     def on_time(self, now: float) -> None:
         """Note that the search is late."""
-        self.late = self.under_way and now >= self._late_at
+        if now >= self._late_at:
+            self._happens(SearchEvent.DELAY)
 
     def hear(self) -> None:
         """Hear the calls of partitions from now on."""
-        if not self._hears:
-            self._hears = True
-            self._search.hear(self)
+        self._search.hear(self)
 
     def stop_hearing(self) -> None:
         """Hear the calls of partitions no more."""
-        if self._hears:
-            self._hears = False
-            self._search.stop_hearing(self)
+        self._search.stop_hearing(self)
 
     def leave(self) -> None:
         """Stop searching."""
         self.stop_hearing()
         self._search.leave(self)
-        self.under_way = self.late = False
+        self._happens(SearchEvent.END)
 
     # -- a part of the search that receivers share ---------------------------------------------------------------------
 
     def began(self) -> None:
         """Note that a search begins to read."""
-        self._goes_on()
+        self._happens(SearchEvent.ASK)
         self.calls += 1
-        self._has_found = False
 
     def found(self, place: int, *, answered: bool = True) -> None:
         """Note that a partition may have something: it has ``answered`` so, or not at all."""
-        self._has_found = self._has_found or answered
+        if answered:
+            self._pause = 0.0
         self._seats.found(place, answered=answered)
 
     def ended(self, *, answered: bool) -> None:
         """Note the end of a search. The next one comes after a pause, which grows while nothing is found."""
         first, longest = _PAUSES
-        self.under_way, self.late, self.has_answer = self._search.expects(self), False, answered
-        self._pause = first if self._has_found else min(2 * self._pause, longest)
+        self.has_answer = answered
+        self._happens(SearchEvent.END)
+        if self._search.expects(self):
+            self._happens(SearchEvent.ASK)
+        self._pause = min(max(first, 2 * self._pause), longest)
         self.next_at = self._loop.time() + (_LONG_PAUSE if self._search.hears else self._pause)
-        self._late_at = self._loop.time() + self._lateness
         self._seats.searched()

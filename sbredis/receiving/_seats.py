@@ -242,11 +242,8 @@ class Seats:
         """Handle the end of a search."""
         self._inbox.pump_soon()
 
-    def look(self) -> None:
+    def look(self, search: SeatSearch) -> None:
         """Search if that is needed, and give seats to partitions in which something was found."""
-        search = self.search
-        if search is None:
-            return
         if self._inbox.wants:
             self.survey()
             self._search_if_needed(search)

@@ -104,3 +104,26 @@ def test_partitions_without_news_lose_credit_first() -> None:
     shares = CreditPlaces(0).shares(4, [3, 3, 3], range(3), {1})
     assert shares[1] == 3
     assert sorted(shares) == [0, 1, 3]
+
+
+def test_a_receiver_that_wants_little_asks_for_news_only() -> None:
+    """Partitions push what they give if there is room for a message from every other one."""
+    every = {0, 1, 2, 3}
+    assert CreditPlaces(0, 4).divide(1, 1, every, now=False, replies_only=False) == ([0, 0, 0, 0], False)
+    assert CreditPlaces(0, 4).divide(1, 1, every, now=True, replies_only=False) == ([1, 0, 0, 0], True)
+    assert CreditPlaces(0, 4).divide(2, 2, every, now=False, replies_only=False)[1]
+    assert CreditPlaces(0, 4).divide(8, 8, every, now=False, replies_only=True) == ([0, 0, 0, 0], False)
+
+
+def test_what_calls_under_way_may_bring_is_not_wanted_twice() -> None:
+    known = CreditPlaces(0, 4)
+    known.answering, known.asked[3], known.outstanding[3] = {3}, 3, 3
+    assert known.divide(8, 8, {0, 1, 2}, now=False, replies_only=False) == ([2, 2, 1, 0], True)
+
+
+def test_a_partition_that_must_be_called_anyway_gets_all_that_there_is_room_for() -> None:
+    known = CreditPlaces(0, 2)
+    known.outstanding[0], known.silent = 2, {1}
+    assert known.divide(2, 4, {0, 1}, now=False, replies_only=False) == ([2, 2], True)
+    known.silent = set()
+    assert known.divide(2, 4, {0, 1}, now=False, replies_only=False) == ([2, 0], True)

@@ -41,6 +41,37 @@ def test_no_message_is_prefetched_if_the_receiver_has_no_stock(coming: int, dema
     assert none.refill_at == -1
 
 
+@pytest.mark.parametrize(
+    ("demand", "coming", "exactly", "rides", "wanted"),
+    [
+        (4, 1, False, False, 4),
+        (4, 2, False, False, 2),  # less than half of the credit is used up
+        (4, 2, True, False, 4),
+        (4, 3, False, True, 4),  # a quarter is used up
+        (8, 7, False, True, 7),
+        (2, 5, False, False, 2),
+    ],
+)
+def test_credit_stays_as_it_is_until_half_of_it_is_used_up(
+    demand: int, coming: int, exactly: bool, rides: bool, wanted: int
+) -> None:
+    assert stock(0).wanted(0, coming, demand, 1.0, stocks=False, exactly=exactly, rides=rides) == wanted
+
+
+def test_a_stock_that_is_being_filled_is_filled_where_credit_was_lost() -> None:
+    """Partitions without messages may have lost credit to others that have given nothing."""
+
+    def wanted(kept: int, coming: int, *, exactly: bool = True, rides: bool = False) -> int:
+        return filled.wanted(kept, coming, 0, 1.0, stocks=True, exactly=exactly, rides=rides)
+
+    filled = stock()
+    assert wanted(60, 0) == 0
+    assert wanted(50, 0) == 50
+    assert [wanted(60, 0), wanted(60, 0, exactly=False), wanted(60, 30)] == [40, 0, 30]
+    assert [wanted(100, 0), wanted(60, 0)] == [0, 0]
+    assert [wanted(75, 0, rides=True), wanted(100, 0, rides=True), wanted(76, 0, rides=True)] == [25, 0, 0]
+
+
 def test_a_stock_that_was_returned_is_refilled_only_when_a_caller_asks() -> None:
     kept = stock()
     kept.gave_back()

@@ -71,7 +71,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -192,8 +191,7 @@ class HandedGift(NamedTuple, Generic[Message]):
     """The session, if the gift is one. It is given back by its release."""
 
 
-@dataclass(frozen=True, slots=True)
-class CreditDemand:
+class CreditDemand(NamedTuple):
     """The messages that a receiver wants from a partition now, without those that it was handed already."""
 
     callers: int = 0

@@ -247,7 +247,8 @@ class Inbox(ABC, Generic[Item]):
         now = self._loop.time()
         self._lingering = max(1, self._places.coming)
         self._lingers_until, self._hears_until = now + _LINGERING, now + _HEARING
-        self._set_timer()
+        if not self._pumping:
+            self._set_timer()
 
     @property
     def has_suspects(self) -> bool:
@@ -486,9 +487,13 @@ class Inbox(ABC, Generic[Item]):
             for driver in self.drivers:
                 driver.touched = True
         self._seats.survey()
-        only_now, places, stock = self.only_now, self._places, self.stock
-        able, asked = self._seats.askable(only_now=only_now)
+        stock = self.stock
         stock.lock = self.entity.record.settings.lock_duration / 1000
+        if not (self.callers or returning or self._credit or stock.most):
+            self._want_nothing()
+            return False
+        only_now, places = self.only_now, self._places
+        able, asked = self._seats.askable(only_now=only_now)
         demand, kept = self.callers.demand + returning, len(self.buffer)
         exactly = only_now or not all(map(places.outstanding.__getitem__, places.news & able))
         wanted = max(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from sbredis.client import PartitionCalls
 from sbredis.engine import find_ready
@@ -45,22 +45,6 @@ def search_of(entity: Entity, source: str) -> PartitionSearch:
     return found
 
 
-class _Searcher(Protocol):
-    """An object that takes part in searches. Its methods run in the event loop, so they must not block."""
-
-    def began(self) -> None:
-        """Note that a search begins to read."""
-        ...
-
-    def found(self, place: int, *, answered: bool = True) -> None:
-        """Note that a partition may have something: it has ``answered`` so, or not at all. ``place`` is its index."""
-        ...
-
-    def ended(self, *, answered: bool) -> None:
-        """Note the end of a search. Unless it has ``answered``, no partition could be read."""
-        ...
-
-
 class PartitionSearch:
     """The searches in one entity, one after the other."""
 
@@ -75,21 +59,21 @@ class PartitionSearch:
         self._answered = False
         """Whether a partition has answered it."""
         self._timer: asyncio.TimerHandle | None = None
-        self._searchers: dict[_Searcher, None] = {}
+        self._searchers: dict[SeatSearch, None] = {}
         """The receivers that take part in it."""
-        self._next: dict[_Searcher, None] = {}
+        self._next: dict[SeatSearch, None] = {}
         """The receivers that take part in the next one."""
         self._requests: dict[int, Request[bool]] = {}
         """The request to each partition, if the partition uses the clock of the server."""
         self._id = ""
         """The entity that these requests are for."""
-        self._hearers: dict[_Searcher, None] = {}
+        self._hearers: dict[SeatSearch, None] = {}
         """The receivers that hear calls."""
         self._calls: PartitionCalls | None = None
         self._heard_id = ""
         """The entity whose calls are heard."""
 
-    def begin(self, searcher: _Searcher) -> None:
+    def begin(self, searcher: SeatSearch) -> None:
         """Let a receiver take part in the next search. It begins in the next turn of the event loop, or after the one
         under way.
         """
@@ -97,15 +81,15 @@ class PartitionSearch:
             self._loop.call_soon(self._begin)
         self._next[searcher] = None
 
-    def expects(self, searcher: _Searcher) -> bool:
+    def expects(self, searcher: SeatSearch) -> bool:
         """Return whether a receiver takes part in the next search."""
         return searcher in self._next
 
-    def has_answer(self, searcher: _Searcher) -> bool:
+    def has_answer(self, searcher: SeatSearch) -> bool:
         """Return whether a partition has answered the search under way that a receiver takes part in."""
         return self._answered and searcher in self._searchers
 
-    def leave(self, searcher: _Searcher) -> None:
+    def leave(self, searcher: SeatSearch) -> None:
         """Tell a receiver nothing more."""
         self._next.pop(searcher, None)
         self._searchers.pop(searcher, None)
@@ -117,7 +101,7 @@ class PartitionSearch:
         """Whether the calls of all partitions are heard."""
         return self._calls is not None and self._calls.heard
 
-    def hear(self, searcher: _Searcher) -> None:
+    def hear(self, searcher: SeatSearch) -> None:
         """Let a receiver hear the calls of partitions."""
         self._hearers[searcher] = None
         self.follow()
@@ -131,7 +115,7 @@ class PartitionSearch:
             self._heard_id = self._entity.record.id
             self._calls = PartitionCalls(self._entity, self.called, self.confirmed)
 
-    def stop_hearing(self, searcher: _Searcher) -> None:
+    def stop_hearing(self, searcher: SeatSearch) -> None:
         """Let a receiver hear no more calls."""
         self._hearers.pop(searcher, None)
         if not self._hearers and self._calls is not None:

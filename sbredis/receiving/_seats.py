@@ -10,6 +10,7 @@ import asyncio
 import math
 import random
 from collections.abc import Sequence
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sbredis.engine import MAXIMUM_CALL_BYTES, MOST_SEATS
@@ -65,6 +66,17 @@ class Drain:
         return not self._waiting
 
 
+class Seeking(Enum):
+    """What a receiver with a search has done to find partitions since it wants something."""
+
+    NOT_YET = auto()
+    """No search was made."""
+    FIRST = auto()
+    """The first search is under way, or what it has found was not asked. Other partitions are not asked before."""
+    DONE = auto()
+    """All partitions with a seat are asked."""
+
+
 class Seats:
     """The drivers of one receiver, and its search if the entity has more than a few partitions."""
 
@@ -94,10 +106,7 @@ class Seats:
         """The seats at partitions in which a search has found something and that have not answered since. Each has the
         number of calls that were made before.
         """
-        self._has_searched = False
-        """Whether a search was made since something is wanted."""
-        self._holds_back = False
-        """Whether only partitions are asked in which a search has found something."""
+        self._seeking = Seeking.NOT_YET
         self._gives_at = math.inf
         """The time of the loop at which seats may have become idle that partitions wait for which were found."""
 
@@ -175,7 +184,7 @@ class Seats:
             awaited = self._inbox.callers.awaited
             able = {place for place in able if self.drivers[place] in awaited}
         asked = able
-        if self._holds_back or (only_now and self.search is not None):
+        if self._seeking is Seeking.FIRST or (only_now and self.search is not None):
             able = {place for place in able if place in self._hot or place in self.places.news}
             asked = asked if only_now else able
         return able, asked
@@ -249,7 +258,7 @@ class Seats:
             self._search_if_needed(search)
             self._take_seats(search)
         else:
-            self._has_searched = self._holds_back = False
+            self._seeking = Seeking.NOT_YET
             self._gives_at = math.inf
             if not self._inbox.idleness.hears:
                 search.stop_hearing()
@@ -267,9 +276,9 @@ class Seats:
             driver = self.drivers[seat]
             if driver.calls > calls and (not driver.under_way or driver.late):
                 del self._hot[seat]
-        asleep = not self._has_searched and not self._hot and all(driver.is_asleep for driver in self.drivers)
+        asleep = self._seeking is Seeking.NOT_YET and all(driver.is_asleep for driver in self.drivers)
         if self._may_search(search) and (asleep or self._loop.time() >= self._search_at(search)):
-            self._holds_back, self._has_searched = asleep, True
+            self._seeking = Seeking.FIRST if asleep else Seeking.DONE
             search.ask_now()
 
     def _may_search(self, search: SeatSearch) -> bool:
@@ -292,7 +301,8 @@ class Seats:
                 self._hot[change.seat] = 0
                 self._inbox.callers.await_found(self.drivers[change.seat], search)
         if (search.late or not search.under_way) and not self._hot and not rotation.waiting:
-            self._holds_back = False
+            if self._seeking is Seeking.FIRST:
+                self._seeking = Seeking.DONE
             if not only_now:
                 for change in rotation.fill(now):
                     self._move(change)

@@ -75,7 +75,11 @@ class Callers(list[ReceiveCall[Item]]):
     @property
     def demand(self) -> int:
         """The number of messages that calls wait for."""
-        return sum([caller.missing for caller in self if caller.wants])
+        count = 0
+        for caller in self:
+            if caller.wants:
+                count += caller.missing
+        return count
 
     @property
     def awaited(self) -> set[CreditDriver | SeatSearch]:

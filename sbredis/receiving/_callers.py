@@ -72,6 +72,8 @@ class ReceiveCall(Generic[Item]):
 class Callers(list[ReceiveCall[Item]]):
     """The receive calls that wait at an inbox, in their order."""
 
+    __slots__ = ()
+
     @property
     def demand(self) -> int:
         """The number of messages that calls wait for."""

@@ -80,6 +80,23 @@ class Seeking(Enum):
 class Seats:
     """The drivers of one receiver, and its search if the entity has more than a few partitions."""
 
+    __slots__ = (
+        "_gives_at",
+        "_hot",
+        "_inbox",
+        "_loop",
+        "_names",
+        "_numbers",
+        "_seeking",
+        "demands",
+        "departing",
+        "drivers",
+        "due",
+        "places",
+        "rotation",
+        "search",
+    )
+
     def __init__(self, inbox: Inbox[Any], numbers: Sequence[int]) -> None:
         self._inbox, self._numbers = inbox, numbers
         """The numbers of the partitions that have something for the receiver."""

@@ -11,7 +11,8 @@ from sbredis.engine import NEXT_SESSION, SessionLock, lease_token
 from sbredis.model import MessageLease, ServiceBusReceiveMode, Taking
 from sbredis.receiving._credit_driver import CreditDriver
 from sbredis.receiving._held_session import HeldSession, give_back_session
-from sbredis.receiving._inbox import Inbox, InboxOptions, InboxState
+from sbredis.receiving._inbox import Inbox, InboxOptions
+from sbredis.receiving._lingering import InboxState
 from sbredis.receiving._seats import Demand
 from sbredis.receiving._session_inbox import hands_in_session
 
@@ -125,7 +126,7 @@ class FreeSessions(Inbox[HeldSession]):
         if not self.callers and self._state is not InboxState.CLOSED:
             now = self._loop.time()
             self._ends_at = now + _IDLE
-            self._hears_until = now + (_HEARING if len(self._partitions) > 1 else 0.0)
+            self.lingering.begin(now, lingers=0.0, hears=_HEARING if len(self._partitions) > 1 else 0.0)
             self.pump()
             if not self._withdrawn:
                 self.entity.connection.see_off(self._wait_withdrawn())

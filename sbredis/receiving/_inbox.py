@@ -17,8 +17,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sbredis.client import may_recover
 from sbredis.engine import MAXIMUM_CREDIT, lease_place
@@ -28,6 +27,7 @@ from sbredis.receiving._buffer import Buffer
 from sbredis.receiving._callers import Callers, ReceiveCall
 from sbredis.receiving._credit_driver import CreditDriver
 from sbredis.receiving._fetching import Stock, keep_for
+from sbredis.receiving._lingering import InboxState, Lingering
 from sbredis.receiving._seats import Demand, Drain, Seats
 
 if TYPE_CHECKING:
@@ -35,18 +35,13 @@ if TYPE_CHECKING:
     from sbredis.engine import Delivery, SidePrefix
     from sbredis.receiving._credit import HandedGift
 
-__all__ = ["Inbox", "InboxOptions", "InboxState"]
+__all__ = ["Inbox", "InboxOptions"]
 
 _log = logging.getLogger("sbredis.client")
 _CHECKING = 1.0
 """The seconds between checks whether there is still a connection over which a partition can wake waiting callers."""
 _HURRYING = 0.1
 """The seconds between checks for calls that are late for a caller whose time is over."""
-_LINGERING = 0.05
-"""The seconds for which credit stays without a caller. Most callers come back soon."""
-_HEARING = 5.0
-"""The seconds for which partitions without credit send news to a receiver without a caller."""
-_NOTHING: Final = Demand(0, 0, now=False, announced=False, suspects=True)
 
 Item = TypeVar("Item")
 
@@ -65,41 +60,51 @@ class InboxOptions:
     """How the application takes the messages."""
 
 
-class InboxState(Enum):
-    """What an inbox does with the credit of its partitions."""
-
-    WANTING = auto()
-    """It wants messages: callers wait, the application has given credit, or the stock has room."""
-    LINGERING = auto()
-    """The last caller has just left: credit stays for a moment, because most callers come back."""
-    HEARING = auto()
-    """Partitions without credit send news."""
-    QUIET = auto()
-    """Nothing is wanted from the partitions."""
-    CLOSED = auto()
-
-    @property
-    def hears(self) -> bool:
-        """Whether partitions send news, or messages."""
-        return self not in {InboxState.QUIET, InboxState.CLOSED}
-
-
 class Inbox(ABC, Generic[Item]):
     """What one receiver gets: messages of one side of an entity, messages of a session, or sessions."""
+
+    __slots__ = (
+        "_by_credit",
+        "_clock",
+        "_credit",
+        "_drain",
+        "_emptied",
+        "_ended_moving",
+        "_loop",
+        "_numbers",
+        "_places",
+        "_pumping",
+        "_seats",
+        "_state",
+        "_still_coming",
+        "_suspects",
+        "_timer",
+        "_timer_at",
+        "_timings",
+        "_trouble",
+        "buffer",
+        "callers",
+        "comes_back",
+        "drivers",
+        "entity",
+        "identity",
+        "lingering",
+        "mode",
+        "side",
+        "stock",
+        "taking",
+    )
 
     first = 0
     """The number of messages that come with each session, if the inbox gets sessions."""
 
     def __init__(self, entity: Entity, identity: str, options: InboxOptions) -> None:
-        self.entity = entity
-        self.identity = identity
+        self.entity, self.identity = entity, identity
         self.side: SidePrefix = options.side
-        self.mode = options.mode
-        self.taking = options.taking
+        self.mode, self.taking = options.mode, options.taking
         self.taking.inbox = self
         self._loop = asyncio.get_running_loop()
-        self._clock = entity.connection.clock
-        self._timings = entity.connection.timings
+        self._clock, self._timings = entity.connection.clock, entity.connection.timings
         self.buffer = Buffer(self._lease_of)
         """The messages that were fetched ahead."""
         lock = entity.record.settings.lock_duration / 1000
@@ -134,7 +139,8 @@ class Inbox(ABC, Generic[Item]):
         """The drivers of the partitions that the receiver is at."""
         self._places = self._seats.places
         """What is known of these partitions."""
-        self._lingers_until = self._hears_until = 0.0
+        self.lingering = Lingering()
+        """Decides what to do while nothing is wanted."""
         self._suspects = True
         self._end_drain()
 
@@ -234,19 +240,10 @@ class Inbox(ABC, Generic[Item]):
         """Whether messages may be fetched ahead now."""
         return self.stock.most > 0 and not self.stock.resting
 
-    @property
-    def idleness(self) -> InboxState:
-        """The state in which the inbox is when nothing is wanted now."""
-        now = self._loop.time()
-        if now < self._lingers_until:
-            return InboxState.LINGERING
-        return InboxState.HEARING if now < self._hears_until else InboxState.QUIET
-
     def _linger(self) -> None:
         """Let credit stay for a moment, although there is no caller."""
-        now = self._loop.time()
-        self._lingering = max(1, self._places.coming)
-        self._lingers_until, self._hears_until = now + _LINGERING, now + _HEARING
+        self._still_coming = max(1, self._places.coming)
+        self.lingering.begin(self._loop.time())
         if not self._pumping:
             self._set_timer()
 
@@ -276,8 +273,7 @@ class Inbox(ABC, Generic[Item]):
         With 0 seconds, ask each partition once, and return the messages that are there now. Without ``gather``, do not
         wait for more messages after the first ones. If the caller is cancelled when messages have just arrived for it,
         keep them for other callers or release them. A caller that iterates ``comes_back`` when it has settled its
-        message.
-        After the time ``latest``, do not wait for answers either.
+        message. After the time ``latest``, do not wait for answers either.
         """
         self.comes_back = comes_back
         deadline = None if seconds is None else self._loop.time() + seconds
@@ -342,7 +338,7 @@ class Inbox(ABC, Generic[Item]):
             if not caller.got:
                 raise caller.error
             _log.warning("a receive ended early because of an error: %s", caller.error)
-        elif not caller.got and not caller.ended and self._is_cut_off:
+        elif not caller.got and not caller.ended and self._seats.are_cut_off:
             raise self._unreachable()
         self.stock.took(len(caller.got) - before)
         return caller.got
@@ -392,12 +388,6 @@ class Inbox(ABC, Generic[Item]):
             if not caller.unanswered or now >= until:
                 return
             await caller.wait(min(until, now + _HURRYING))
-
-    @property
-    def _is_cut_off(self) -> bool:
-        """Whether no partition answers that was asked."""
-        asked = [source for source in self._seats.sources if source.calls]
-        return bool(asked) and all(source.troubled for source in asked)
 
     def _unreachable(self) -> ServiceBusError:
         """Return the error for a receive that got no messages because no partition has answered."""
@@ -484,8 +474,7 @@ class Inbox(ABC, Generic[Item]):
         """
         if self.taking.suspects != self._suspects:  # something else is wanted everywhere
             self._suspects = self.taking.suspects
-            for driver in self.drivers:
-                driver.touched = True
+            self._seats.touch()
         self._seats.survey()
         stock = self.stock
         stock.lock = self.entity.record.settings.lock_duration / 1000
@@ -522,18 +511,10 @@ class Inbox(ABC, Generic[Item]):
         return only_now
 
     def _want_nothing(self) -> None:
-        state = self.idleness
-        lingers = state is InboxState.LINGERING
-        same = lingers or state is self._state  # where nothing has happened, nothing else is wanted
-        self._state = state
-        for place in list(self._seats.due) if same else range(len(self.drivers)):
-            credit = self.drivers[place].credit
-            if lingers or (state is InboxState.HEARING and not credit.news):
-                left = credit.unchanged
-                stock = left.stock if lingers else 0
-                self._seats.want(place, Demand(0, stock, left.now, left.announced, self._suspects))
-            else:  # news must be answered, if only by a call that declines
-                self._seats.want(place, _NOTHING)
+        before, self._state = self._state, self.lingering.state(self._loop.time())
+        lingers = self._state is InboxState.LINGERING
+        changed = not lingers and self._state is not before  # otherwise, nothing else is wanted where nothing happened
+        self._seats.want_nothing(lingers=lingers, hears=self._state is InboxState.HEARING, everywhere=changed)
 
     def hands(self, share: int) -> int:
         """Return how many messages of a partition may be begun before the next grant, if it still gives ``share``.
@@ -550,7 +531,7 @@ class Inbox(ABC, Generic[Item]):
         """Let partitions give this many messages, whether or not callers wait."""
         self._credit = count
         if not count and not self.callers:
-            self._lingers_until = self._hears_until = 0.0
+            self.lingering.end()
         self.pump()
 
     async def drain(self) -> int:
@@ -661,7 +642,8 @@ class Inbox(ABC, Generic[Item]):
     def _space(self) -> int:
         """Return for how many more messages there is room in the buffer."""
         room = max(0, self._capacity - len(self.buffer))
-        return room if self.callers or self.idleness is not InboxState.LINGERING else max(room, self._lingering)
+        lingers = not self.callers and self.lingering.state(self._loop.time()) is InboxState.LINGERING
+        return max(room, self._still_coming) if lingers else room
 
     def give_back(self, messages: Sequence[Item]) -> None:
         """Release messages that no caller has received, without an increase of their delivery counts."""
@@ -688,9 +670,7 @@ class Inbox(ABC, Generic[Item]):
     def _next_look(self) -> float:
         """Return the time at which to look at partitions, or to withdraw credit."""
         at = self._seats.next_at
-        if self.callers or (state := self.idleness) is InboxState.QUIET:
-            return at
-        return min(at, self._lingers_until if state is InboxState.LINGERING else self._hears_until)
+        return at if self.callers else min(at, self.lingering.next_at(self._loop.time()))
 
     def _on_time(self) -> None:
         self._timer = None
@@ -729,9 +709,8 @@ class Inbox(ABC, Generic[Item]):
         if self.wants:
             self._seats.look_again()
         else:
-            self._lingers_until = self._hears_until = 0.0
-        for driver in self._seats.all_drivers:
-            driver.touched = True
+            self.lingering.end()
+        self._seats.touch()
         self._give_back_late()
         self.pump()
 

@@ -20,6 +20,8 @@ __all__ = ["MessageInbox"]
 class MessageInbox(Inbox[ServiceBusReceivedMessage]):
     """The messages of one receiver."""
 
+    __slots__ = ()
+
     @property
     def source(self) -> str:
         """The side that the messages are on."""

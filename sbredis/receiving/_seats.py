@@ -17,6 +17,7 @@ from sbredis.engine import MAXIMUM_CALL_BYTES, MOST_SEATS
 from sbredis.receiving._credit import CreditDemand
 from sbredis.receiving._credit_driver import CreditDriver
 from sbredis.receiving._credit_places import CreditPlaces
+from sbredis.receiving._lingering import InboxState
 from sbredis.receiving._rotation import Rotation, SeatChange
 from sbredis.receiving._searching import SeatSearch
 
@@ -40,6 +41,9 @@ class Demand(NamedTuple):
     now: bool
     announced: bool
     suspects: bool
+
+
+_NOTHING: Final = Demand(0, 0, now=False, announced=False, suspects=True)
 
 
 class Drain:
@@ -111,7 +115,7 @@ class Seats:
         """The number of names that drivers have got."""
         self.drivers = [self._new_driver(place) for place in self.rotation.seats]
         """The driver of each seat."""
-        self.departing = set[CreditDriver]()
+        self.departing = list[CreditDriver]()
         """The drivers without a seat that withdraw their credit."""
         self.places = CreditPlaces(0, len(self.drivers))
         """What is known of the partition of each seat."""
@@ -153,6 +157,12 @@ class Seats:
         return self.search is not None and self.search.is_answered
 
     @property
+    def are_cut_off(self) -> bool:
+        """Whether no partition answers that was asked."""
+        asked = [source for source in self.sources if source.calls]
+        return bool(asked) and all(source.troubled for source in asked)
+
+    @property
     def seeks(self) -> bool:
         """Whether partitions that were found have not been asked."""
         return bool(self._hot or self.rotation.waiting)
@@ -165,6 +175,11 @@ class Seats:
             at = min(at, *[driver.next_at for driver in self.departing])
         search = self.search
         return at if search is None else min(at, self._search_at(search), self._gives_at, search.late_at)
+
+    def touch(self) -> None:
+        """Look at all partitions with the next survey."""
+        for driver in self.all_drivers:
+            driver.touched = True
 
     def survey(self) -> None:
         """Read what has changed at the partitions since the last time."""
@@ -228,6 +243,20 @@ class Seats:
             )
         )
 
+    def want_nothing(self, *, lingers: bool, hears: bool, everywhere: bool) -> None:
+        """Want nothing, ``everywhere`` or from the partitions where something has happened.
+
+        If the receiver ``lingers``, credit stays as it is. If it ``hears``, news does.
+        """
+        for place in range(len(self.drivers)) if everywhere else list(self.due):
+            credit = self.drivers[place].credit
+            if lingers or (hears and not credit.news):
+                left = credit.unchanged
+                stock = left.stock if lingers else 0
+                self.want(place, Demand(0, stock, left.now, left.announced, self._inbox.taking.suspects))
+            else:  # news must be answered, if only by a call that declines
+                self.want(place, _NOTHING)
+
     # -- what was found ------------------------------------------------------------------------------------------------
 
     def ask_now(self, caller: ReceiveCall[Any]) -> None:
@@ -277,7 +306,7 @@ class Seats:
         else:
             self._seeking = Seeking.NOT_YET
             self._gives_at = math.inf
-            if not self._inbox.idleness.hears:
+            if self._inbox.lingering.state(self._loop.time()) is InboxState.QUIET:
                 search.stop_hearing()
         self._see_off()
         if (
@@ -350,7 +379,7 @@ class Seats:
             self.demands.append(None)
         else:
             former, self.drivers[seat] = self.drivers[seat], driver
-            self.departing.add(former)
+            self.departing.append(former)
             self._inbox.callers.give_up(former)
 
     def _see_off(self) -> None:
@@ -359,7 +388,7 @@ class Seats:
             driver.credit.want(CreditDemand())
             driver.call_if_needed()
             if not driver.under_way and (driver.credit.settled or driver.troubled):
-                self.departing.discard(driver)
+                self.departing.remove(driver)
                 driver.leave()
 
     # -- events --------------------------------------------------------------------------------------------------------

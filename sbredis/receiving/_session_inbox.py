@@ -18,7 +18,8 @@ from sbredis.model import Reception, ServiceBusReceivedMessage, ServiceBusReceiv
 from sbredis.receiving._credit import CreditDemand
 from sbredis.receiving._credit_driver import CreditDriver
 from sbredis.receiving._fetching import keep_for
-from sbredis.receiving._inbox import InboxOptions, InboxState
+from sbredis.receiving._inbox import InboxOptions
+from sbredis.receiving._lingering import InboxState
 from sbredis.receiving._message_inbox import MessageInbox
 from sbredis.receiving._seats import Demand
 from sbredis.receiving._session_phases import SessionEvent, SessionPhase, phase_after

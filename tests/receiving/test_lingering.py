@@ -1,0 +1,41 @@
+"""A receiver that wants nothing lingers, then hears news, then is quiet."""
+
+from __future__ import annotations
+
+import math
+
+from sbredis.receiving._lingering import InboxState, Lingering
+
+
+def walked(lingering: Lingering, now: float) -> list[tuple[InboxState, float]]:
+    """Return the states from a time on, each with the time at which it ends."""
+    found: list[tuple[InboxState, float]] = []
+    while now < math.inf:
+        found.append((lingering.state(now), now := lingering.next_at(now)))
+    return found
+
+
+def test_the_states_follow_each_other() -> None:
+    lingering = Lingering()
+    assert walked(lingering, 100.0) == [(InboxState.QUIET, math.inf)]
+    lingering.begin(100.0, lingers=1.0, hears=5.0)
+    assert walked(lingering, 100.5) == [
+        (InboxState.LINGERING, 101.0),
+        (InboxState.HEARING, 105.0),
+        (InboxState.QUIET, math.inf),
+    ]
+    lingering.begin(103.0, lingers=1.0, hears=5.0)
+    assert lingering.state(103.5) is InboxState.LINGERING, "a caller has left again"
+
+
+def test_a_receiver_that_must_give_back_at_once_may_still_hear_news() -> None:
+    lingering = Lingering()
+    lingering.begin(100.0, lingers=0.0, hears=5.0)
+    assert lingering.state(100.0) is InboxState.HEARING
+
+
+def test_the_end_is_at_once() -> None:
+    lingering = Lingering()
+    lingering.begin(100.0)
+    lingering.end()
+    assert lingering.state(100.0) is InboxState.QUIET

@@ -19,6 +19,7 @@ from sbredis.client._entity import Creation, Entity
 from sbredis.client._lane import OTHER_LOOP
 from sbredis.client._lane_kinds import (
     CallJob,
+    GrantJob,
     RenewJob,
     TransactionJob,
     lock_lost,
@@ -61,6 +62,7 @@ __all__ = [
     "ConnectionReference",
     "Creation",
     "Entity",
+    "GrantJob",
     "GrantRide",
     "GrantRider",
     "PartitionCalls",

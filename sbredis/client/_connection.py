@@ -122,6 +122,8 @@ class SharedAttempt(Generic[T]):
 _log = logging.getLogger("sbredis.client")
 _OPENINGS = 50
 """The largest number of receivers that begin in one turn of the event loop. Each takes some tenths of a ms."""
+_GOING_ON = 10
+"""The same for receivers that go on. Each may make a call to each of 16 partitions."""
 _PARTING = 3.0
 """The seconds that the closing of a client waits for calls for which nobody waits."""
 _LATE = "The registry did not answer in time when asked for {!r}."
@@ -195,10 +197,12 @@ class Connection:
         """The waits and limits for repetitions of calls."""
         self.server_clocks = ServerClocks(self.clock)
         """What the client knows of the clocks of servers."""
-        self.pushes = PushChannels(self)
-        """The channels on which partitions push messages to receivers of the client."""
         self.openings = TurnShare(_OPENINGS)
         """The receivers that begin in one turn of the event loop."""
+        self.turns = TurnShare(_GOING_ON)
+        """The receivers that go on in one turn of the event loop, after an event."""
+        self.pushes = PushChannels(self)
+        """The channels on which partitions push messages to receivers of the client."""
         self.observer = ConnectionObserver()
         """The object that is told about events. The owner may replace it before it opens the connection."""
         self.lane_numbers = count(1)

@@ -14,14 +14,19 @@ from sbredis.client._spreading import MOST_WORK
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_CALL_MESSAGES,
+    MAXIMUM_GRANTS,
     MAXIMUM_PARTICIPANTS,
     MAXIMUM_TRANSACTIONS,
     CallId,
+    CreditReply,
+    Delivery,
+    Granted,
     Lock,
     Operation,
     Partition,
     Renewed,
     Request,
+    SentGrant,
     Settled,
     Transacted,
     TransactedTogether,
@@ -47,6 +52,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CallJob",
     "CallLane",
+    "GrantJob",
+    "GrantLane",
     "RenewJob",
     "RenewLane",
     "Renewable",
@@ -314,6 +321,60 @@ class CallLane(Lane[CallJob[Any], Any]):
         elif job.orphaned is not None:
             job.orphaned(result)
         if job.catches_up and getattr(result, "more", False):
+            self.link.catch_up()
+
+
+class GrantJob(Job):
+    """A grant of a receiver. Its future has the answer."""
+
+    def __init__(
+        self, sent: SentGrant, deadline: float, orphaned: Callable[[CreditReply[Delivery]], None] | None
+    ) -> None:
+        super().__init__(deadline)
+        self.sent = sent
+        self.orphaned = orphaned
+        """A function that is called with the answer if the receiver does not wait for it any more."""
+        self.told: Callable[[], None] | None = None
+        """A function that is called when the answer arrives, one turn of the loop before a callback of the future."""
+        self.since = 0.0
+        """The time at which the call was last written to a connection, according to the client's clock."""
+
+
+class GrantLane(Lane[GrantJob, Granted]):
+    """Grants of the receivers of a client. Their calls need no number, because each grant has one."""
+
+    letter: ClassVar[str] = "k"
+    depth: ClassVar[int] = 2
+    notes_time: ClassVar[bool] = True
+
+    def share(self, jobs: Jobs[GrantJob], *, ordered: bool) -> int:
+        """Return how many jobs one call takes: each receiver once, and as many messages as a call gives out."""
+        del ordered
+        receivers, wanted = set[tuple[str, str]](), 0
+        for place, job in enumerate(jobs.what[:MAXIMUM_GRANTS]):
+            receiver, grant = (job.sent.receiver, job.sent.source), job.sent.grant
+            wanted += grant.limit - grant.seen.messages
+            if place and (wanted > MAXIMUM_CALL_MESSAGES or receiver in receivers):
+                return place
+            receivers.add(receiver)
+        return MAXIMUM_GRANTS
+
+    def request(self, partition: Partition, call_id: CallId, jobs: Jobs[GrantJob]) -> Request[Granted]:
+        """Return one call for all jobs."""
+        return partition.grant([job.sent for job in jobs.what], CallId("", 0, call_id.now))
+
+    def answer(self, jobs: Jobs[GrantJob], result: Granted, since: float) -> None:
+        """Give each receiver its answer."""
+        for job, reply in zip(jobs.what, result.credits, strict=True):
+            job.since = since
+            if job.future.done():
+                if job.orphaned is not None:
+                    job.orphaned(reply)
+                continue
+            job.future.set_result(reply)
+            if job.told is not None:
+                job.told()
+        if result.more:
             self.link.catch_up()
 
 

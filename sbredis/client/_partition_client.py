@@ -15,6 +15,7 @@ from sbredis.client._lane import OTHER_LOOP, Lane
 from sbredis.client._lane_kinds import (
     CallJob,
     CallLane,
+    GrantLane,
     RenewLane,
     SettleLane,
     SettleMethod,
@@ -135,6 +136,7 @@ class PartitionClient:
         self._noted_at = -math.inf
         self.sending = SendLane(self, lambda: elsewhere().sending)
         self.renewing = RenewLane(self)
+        self.granting = GrantLane(self)
         self.transacting = TransactionLane(self)
         self._settling: dict[str, SettleLane] = {}
         self._calling: dict[str, CallLane] = {}
@@ -395,6 +397,7 @@ class PartitionClient:
         return [
             self.sending,
             self.renewing,
+            self.granting,
             self.transacting,
             *self._settling.values(),
             *self._calling.values(),

@@ -5,9 +5,7 @@ A channel is open while a receiver needs it. A push names the receiver and the s
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -24,8 +22,6 @@ __all__ = ["PushChannels", "PushListener", "PushMember"]
 _log = logging.getLogger("sbredis.client")
 _RUN = 8
 """The number of characters of a run id that grants and pushes have."""
-_AT_ONCE = 50
-"""The largest number of receivers that are told of a subscription in one turn of the event loop."""
 
 
 class PushListener(Protocol):
@@ -36,7 +32,10 @@ class PushListener(Protocol):
         ...
 
     def subscribed(self, run: str) -> None:
-        """Handle a new subscription, which the server process ``run`` has confirmed. Earlier pushes may be lost."""
+        """Handle a new subscription, which the server process ``run`` has confirmed. Earlier pushes may be lost.
+
+        It was made after the listener has joined the channel.
+        """
         ...
 
     def refused(self, error: ServiceBusError) -> None:
@@ -47,10 +46,12 @@ class PushListener(Protocol):
 class PushMember:
     """A receiver that hears a channel, until it leaves."""
 
-    __slots__ = ("_channel", "_key")
+    __slots__ = ("_channel", "_key", "_known", "listener")
 
-    def __init__(self, channel: _PushChannel, key: tuple[str, str]) -> None:
-        self._channel, self._key = channel, key
+    def __init__(self, channel: _PushChannel, key: tuple[str, str], listener: PushListener) -> None:
+        self._channel, self._key, self.listener = channel, key, listener
+        self._known = 0
+        """The number of the latest subscription that the receiver knows of."""
 
     @property
     def channel(self) -> bytes:
@@ -61,6 +62,16 @@ class PushMember:
     def run(self) -> str | None:
         """The server process that has confirmed the subscription last; ``None`` while none has."""
         return self._channel.run
+
+    def learn(self) -> None:
+        """Note that the receiver knows of the latest subscription, so that it is not told of it."""
+        self._known = self._channel.subscriptions
+
+    def tell(self) -> None:
+        """Tell the receiver of the latest subscription, unless it knows of it."""
+        if self._known < self._channel.subscriptions and (run := self.run) is not None:
+            self.learn()
+            self.listener.subscribed(run)
 
     def leave(self) -> None:
         """Stop hearing the channel."""
@@ -74,35 +85,26 @@ class PushChannels:
         self._connection = connection
         self._open: dict[tuple[int, str], _PushChannel] = {}
         """The channels by the slots and the ids of their entities."""
-        self._untold: deque[tuple[_PushChannel, tuple[str, str]]] = deque()
-        """The members of channels who must be told that the subscription is confirmed."""
 
     def join(self, place: tuple[int, str], receiver: str, source: str, listener: PushListener) -> PushMember:
         """Let a receiver hear the pushes for one source of a partition, which has a slot and the id of its entity.
 
-        The listener is told when the subscription is confirmed, also if it was confirmed before.
+        The listener is told when the subscription is confirmed. If it is confirmed already, the member says by which
+        server process.
         """
         channel = self._open.get(place)
         if channel is None:
             connection, namespace = self._connection, self._connection.namespace
             slot, entity = place
             name = push_channel(namespace.name, namespace.salt(slot), entity, connection.id)
-            channel = self._open[place] = _PushChannel(name, partial(self._ended, place), self._tell)
+            channel = self._open[place] = _PushChannel(name, partial(self._ended, place), connection.turns.soon)
             channel.subscription = connection.transport.listen(name, channel, channel.refused)
         return channel.join((receiver, source), listener)
 
-    def _tell(self, channel: _PushChannel, member: tuple[str, str]) -> None:
-        """Tell a member in the next turn of the event loop, or in a later one if there are many."""
-        if not self._untold:
-            asyncio.get_running_loop().call_soon(self._tell_some)
-        self._untold.append((channel, member))
-
-    def _tell_some(self) -> None:
-        for _ in range(min(_AT_ONCE, len(self._untold))):
-            channel, member = self._untold.popleft()
-            channel.confirm(member)
-        if self._untold:
-            asyncio.get_running_loop().call_soon(self._tell_some)
+    def hears(self, place: tuple[int, str]) -> bool:
+        """Return whether receivers of the client hear this partition: a server process has confirmed the channel."""
+        channel = self._open.get(place)
+        return channel is not None and channel.run is not None
 
     def _ended(self, place: tuple[int, str]) -> None:
         channel = self._open.pop(place)
@@ -113,36 +115,38 @@ class PushChannels:
 class _PushChannel:
     """A channel that receivers hear."""
 
-    def __init__(
-        self, name: bytes, ended: partial[None], tell: Callable[[_PushChannel, tuple[str, str]], None]
-    ) -> None:
+    def __init__(self, name: bytes, ended: partial[None], soon: Callable[[Callable[[], None]], None]) -> None:
+        """``soon`` does some work in a later turn of the event loop, because there may be very many members."""
         self.name = name
-        self._tell = tell
+        self._soon = soon
         self.subscription: Subscription | None = None
+        self.subscriptions = 0
+        """The number of subscriptions that were confirmed so far."""
         self._ended = ended
-        self._members: dict[tuple[str, str], PushListener] = {}
+        self._members: dict[tuple[str, str], PushMember] = {}
 
     @property
     def run(self) -> str | None:
-        found = None if self.subscription is None else self.subscription.run_id
+        found = None if self.subscription is None or not self.subscriptions else self.subscription.run_id
         return None if found is None else found[:_RUN].decode()
 
     def join(self, key: tuple[str, str], listener: PushListener) -> PushMember:
         if key in self._members:
             raise ValueError(f"the receiver {key[0]} hears this channel already")
-        self._members[key] = listener
+        member = self._members[key] = PushMember(self, key, listener)
         if self.run is not None:
-            self._tell(self, key)
-        return PushMember(self, key)
+            member.learn()
+        return member
 
     def leave(self, key: tuple[str, str]) -> None:
         if self._members.pop(key, None) is not None and not self._members:
             self._ended()
 
-    def confirm(self, key: tuple[str, str]) -> None:
-        """Tell a member, if there is one, that the subscription is confirmed."""
-        if key in self._members and (run := self.run) is not None:
-            self._members[key].subscribed(run)
+    def _tell(self, key: tuple[str, str]) -> None:
+        """Tell a member, if it has not left, that the subscription is confirmed."""
+        member = self._members.get(key)
+        if member is not None:
+            member.tell()
 
     # -- a listener of the transport -----------------------------------------------------------------------------------
 
@@ -152,16 +156,17 @@ class _PushChannel:
         except DataLayoutError as error:
             _log.debug("a push on %r is ignored: %s", self.name, error)
             return
-        listener = self._members.get((heard.receiver, heard.source))
-        if listener is not None:
-            listener.pushed(heard.push)
+        member = self._members.get((heard.receiver, heard.source))
+        if member is not None:
+            member.listener.pushed(heard.push)
 
     def gap(self) -> None:
+        self.subscriptions += 1
         for key in self._members:
-            self._tell(self, key)
+            self._soon(partial(self._tell, key))
 
     def refused(self, error: ServiceBusError) -> None:
         members, self._members = self._members, {}
         self._ended()
-        for listener in members.values():
-            listener.refused(error)
+        for member in members.values():
+            member.listener.refused(error)

@@ -7,18 +7,14 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from sbredis.client import CallJob, GrantRide, Pauses, PushMember, may_recover
+from sbredis.client import GrantJob, GrantRide, Pauses, PushMember, may_recover
 from sbredis.engine import (
     REFUSALS,
-    CallId,
     CreditAnswer,
     CreditGrant,
     CreditPush,
     CreditReply,
     Delivery,
-    Granted,
-    Partition,
-    Request,
     SentGrant,
     entity_of,
     new_token,
@@ -43,6 +39,7 @@ _LEAVING = 2.0
 """The same for a call of a receiver that is being closed."""
 _CLOSING = 10.0
 _LISTENING_AGAIN = 1.0
+_HEARING_FIRST = 1.0
 _HURRIED = 0.2
 """The part of ``Timings.late`` after which an answer is late for a caller whose time is over."""
 
@@ -102,8 +99,7 @@ class CreditDriver:
         self._member: PushMember | None = None
         self._listens_at = 0.0
         """The time before which the driver does not try to listen again."""
-        self._lane = f"k{identity}{source}"
-        self._under_way: CallJob[Granted] | _DriverRide | None = None
+        self._under_way: GrantJob | _DriverRide | None = None
         """The call under way that carries a grant of the receiver."""
         self._ending: asyncio.Future[None] | None = None
         """Gets a result when the call under way ends."""
@@ -183,15 +179,12 @@ class CreditDriver:
         sent = self._begin_call(now)
         grant = sent.grant
 
-        def make(partition: Partition, call_id: CallId) -> Request[Granted]:
-            return partition.grant((sent,), CallId("", 0, call_id.now))
+        def orphaned(reply: CreditReply[Delivery]) -> None:
+            self._inbox.received(self._read(reply, grant, job.since))
 
-        def orphaned(result: Granted) -> None:
-            self._inbox.received(self._read(result.credits[0], grant, job.since))
-
-        job = CallJob(make, self._asked_at + seconds, orphaned)
+        job = GrantJob(sent, self._asked_at + seconds, orphaned)
         self._under_way = job
-        _ = self.partition_client.calling(self._lane).submit(job)  # `once` handles the end of the job
+        _ = self.partition_client.granting.submit(job)  # `once` handles the end of the job
 
         def once() -> None:
             if self._under_way is job:
@@ -213,8 +206,8 @@ class CreditDriver:
         self._late_at = self._asked_at + self._timings.late
         return SentGrant(self._receiver, channel, self._source, grant, delete=not self._locks)
 
-    def _ended(self, job: CallJob[Granted], grant: CreditGrant) -> None:
-        done: asyncio.Future[Granted] = job.future
+    def _ended(self, job: GrantJob, grant: CreditGrant) -> None:
+        done: asyncio.Future[CreditReply[Delivery]] = job.future
         if done.cancelled():
             self._end_call()
             self.credit.failed(grant)
@@ -227,7 +220,7 @@ class CreditDriver:
             self._failed(error)
             return
         job.orphaned = None
-        self._answered(done.result().credits[0], grant, job.since)
+        self._answered(done.result(), grant, job.since)
 
     def _answered(self, reply: CreditReply[Delivery], grant: CreditGrant, since: float) -> None:
         """Handle the answer to the grant under way."""
@@ -265,6 +258,7 @@ class CreditDriver:
         handed = self.credit.replied(grant, reply, since, self._clock.now())
         member = self._member
         if self.credit.state is CreditState.UNHEARD and member is not None and member.run == self.credit.run:
+            member.learn()
             self.credit.subscribed(self.credit.run)  # the partition is where the subscription is
         if not self._locks:  # nobody can bring deleted messages again, so all of them are used
             handed = [HandedGift(gift.prefix, gift.place.serial, None, gift.messages, 0) for gift in reply.gifts]
@@ -321,9 +315,27 @@ class CreditDriver:
         """Begin to hear pushes, unless the driver hears them or may not. A closed transport brings none."""
         closed = self._connection.transport.closed
         if self._member is None and not self._left and not closed and self._loop.time() >= self._listens_at:
-            link = self.partition_client
-            place = link.number, entity_of(link.partition.keys[0])
-            self._member = self._connection.pushes.join(place, self._receiver, self._source, self)
+            member = self._member = self._connection.pushes.join(self._place, self._receiver, self._source, self)
+            if (run := member.run) is not None:
+                self.credit.subscribed(run)
+                self.touched = True
+
+    def listen_first(self) -> None:
+        """Hear pushes before the first call, because a search has found nothing here. Wait for that for a second."""
+        self.listen()
+        if self._member is not None and self.credit.state is CreditState.UNHEARD and not self.calls:
+            self._paused_until, self.touched = self._loop.time() + _HEARING_FIRST, True
+
+    def listen_if_heard(self) -> None:
+        """Hear pushes if another receiver of the client does, so that this costs nothing."""
+        if self._member is None and self._connection.pushes.hears(self._place):
+            self.listen()
+
+    @property
+    def _place(self) -> tuple[int, str]:
+        """The place of the channel: the partition, and the entity that it is of."""
+        link = self.partition_client
+        return link.number, entity_of(link.partition.keys[0])
 
     def pushed(self, push: CreditPush[Delivery]) -> None:
         """Handle a push: messages, or the news that there are messages or that something has changed."""
@@ -348,6 +360,8 @@ class CreditDriver:
         self._member, self.touched = None, True
         self._listens_at = self._loop.time() + _LISTENING_AGAIN
         self.credit.unsubscribed()
+        if not self._pauses:
+            self._paused_until = 0.0
         _log.info("%s: pushes cannot be heard, so the partition is asked once a second: %s", self, error)
         if not may_recover(error):
             self._inbox.received([])
@@ -399,14 +413,13 @@ class CreditDriver:
 
     def _forget_call(self) -> None:
         """Wait no more for the call under way. If an answer comes later, its messages are released."""
-        if isinstance(self._under_way, CallJob):
+        if isinstance(self._under_way, GrantJob):
             self._under_way.future.cancel()
 
     def _stop_listening(self) -> None:
         member, self._member = self._member, None
         if member is not None:
             member.leave()
-        self.partition_client.dismiss(self._lane)
 
     async def aclose(self) -> None:
         """Withdraw the credit, and take what the partition has given before, so that the inbox can give it back."""

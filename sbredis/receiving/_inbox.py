@@ -426,7 +426,7 @@ class Inbox(ABC, Generic[Item]):
         """Make the calls that are needed in the next turn of the event loop."""
         if not self._pumping:
             self._pumping = True
-            self._loop.call_soon(self._pump_now)
+            self.entity.connection.turns.soon(self._pump_now)
 
     def _pump_now(self) -> None:
         self._pumping = False
@@ -443,6 +443,8 @@ class Inbox(ABC, Generic[Item]):
         due, seats.due = seats.due, set[int]()
         for place in due:
             driver = drivers[place]
+            if wants and not only_now:
+                driver.listen_if_heard()
             driver.call_if_needed()
             if wants and not only_now and driver.is_unheard:
                 driver.listen()
@@ -735,6 +737,7 @@ class Inbox(ABC, Generic[Item]):
             return
         self._close()
         self.take_back(self.buffer.empty())
+        await self.entity.connection.turns.take()  # very many receivers may be closed at once
         await self._seats.aclose()
         await self._given_back()
 

@@ -350,8 +350,10 @@ class Seats:
             if self._seeking is Seeking.FIRST:
                 self._seeking = Seeking.DONE
             if not only_now:
-                for change in rotation.fill(now):
+                for change in (filled := rotation.fill(now)):
                     self._move(change)
+                for driver in self.drivers if filled else ():
+                    driver.listen_first()
                 if not rotation.is_complete:
                     search.hear()
         self._gives_at = now + _STAYING if rotation.waiting else math.inf

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sbredis.aio import ServiceBusClient
-from sbredis.client import Connection, connection_of
+from sbredis.client import Connection, PushMember, connection_of
 from sbredis.engine import AccessTo, CreditPush, Delivery, entity_rules, push_channel
 from sbredis.exceptions import ServiceBusAuthorizationError, ServiceBusError
 from sbredis.servers import LocalServer
@@ -35,6 +35,16 @@ class Receiver:
 
     def refused(self, error: ServiceBusError) -> None:
         self.errors.append(error)
+
+
+class TellingReceiver(Receiver):
+    """Lets another receiver know of a subscription as soon as it hears of it."""
+
+    knows: PushMember
+
+    def subscribed(self, run: str) -> None:
+        super().subscribed(run)
+        self.knows.learn()
 
 
 @pytest.fixture
@@ -75,8 +85,8 @@ async def test_a_push_goes_to_the_receiver_that_it_names(connection: Connection)
     assert (one.prefixes, dead.prefixes, other.prefixes, elsewhere.prefixes) == (["BBBBBBBB"], ["CCCCCCCC"], [], [])
 
 
-async def test_a_receiver_that_comes_later_is_told_of_the_subscription(connection: Connection) -> None:
-    """It is told once of a subscription. The server process is that of the calls."""
+async def test_a_receiver_that_comes_later_knows_of_the_subscription(connection: Connection) -> None:
+    """A receiver is told once of a subscription, unless it knew of it. The server process is that of the calls."""
     first, second = Receiver(), Receiver()
     member = connection.pushes.join((1, ENTITY), "r1", "", first)
     assert member.run is None
@@ -84,9 +94,15 @@ async def test_a_receiver_that_comes_later_is_told_of_the_subscription(connectio
     server = connection.transport.server_of(channel_of(connection, 1))
     assert server is not None
     assert first.runs == [server.run_id[:8].decode()] == [member.run]
-    connection.pushes.join((1, ENTITY), "r2", "", second)
-    await eventually(lambda: second.runs)
-    assert first.runs == second.runs
+    assert connection.pushes.hears((1, ENTITY))
+    assert connection.pushes.join((1, ENTITY), "r2", "", second).run == member.run
+    assert not connection.pushes.hears((2, ENTITY))
+    third, fourth, fifth = TellingReceiver(), Receiver(), Receiver()
+    connection.pushes.join((2, ENTITY), "r1", "", third)
+    third.knows = connection.pushes.join((2, ENTITY), "r2", "", fourth)
+    connection.pushes.join((2, ENTITY), "r3", "", fifth)
+    await eventually(lambda: fifth.runs)
+    assert [len(each.runs) for each in (first, second, third, fourth, fifth)] == [1, 0, 1, 0, 1]
 
 
 async def test_a_channel_is_open_while_a_receiver_needs_it(connection: Connection) -> None:

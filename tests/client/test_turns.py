@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from sbredis.client._turns import TurnShare
 from tests.aio.queues import in_memory, queue_at
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -63,6 +65,24 @@ async def test_a_single_caller_does_not_wait() -> None:
     with pytest.raises(StopIteration):
         taking.send(None)
     await share.take()
+
+
+async def test_work_is_done_in_its_order_after_the_callers_that_were_told_before_it() -> None:
+    share, turns, order = TurnShare(3), Turns(), list[int]()
+    loop = asyncio.get_running_loop()
+
+    def work(number: int) -> None:
+        turns.note()
+        order.append(100 + number)
+
+    for number in range(20):
+        loop.call_soon(order.append, number)  # a caller that is told something
+        share.soon(partial(work, number))
+    await share.take()
+    await eventually(lambda: len(order) == 40)
+    assert [number for number in order if number >= 100] == [*range(100, 120)]
+    assert all(order.index(number) < order.index(100 + number) for number in range(20))
+    assert turns.end() <= 3
 
 
 @in_memory

@@ -37,7 +37,8 @@ _PATIENCE = 60.0
 """The seconds for which a call is repeated. A partition remembers a receiver for longer."""
 _LEAVING = 2.0
 """The same for a call of a receiver that is being closed."""
-_CLOSING = 10.0
+_CLOSING = 5.0
+"""The longest time for which a receiver that is being closed tries to take back what a partition has given to it."""
 _LISTENING_AGAIN = 1.0
 _HEARING_FIRST = 1.0
 _HURRIED = 0.2
@@ -106,6 +107,8 @@ class CreditDriver:
         self._asked_at = self._late_at = 0.0
         self._pauses = Pauses(*self._timings.asking_again)
         self._paused_until = 0.0
+        self._hopeless = False
+        """Whether the last call has failed, and another one cannot succeed."""
         self._left = False
         self.beside: CreditDriver | None = None
         """The driver of the receiver that asks for the next session with the call that leaves this one."""
@@ -226,6 +229,7 @@ class CreditDriver:
         """Handle the answer to the grant under way."""
         self._end_call()
         self._pauses.reset()
+        self._hopeless = False
         messages = self._read(reply, grant, since)
         if reply.answer in {CreditAnswer.TAKEN, CreditAnswer.KNOWN}:
             self._inbox.held()
@@ -297,7 +301,7 @@ class CreditDriver:
 
     def _failed(self, error: BaseException) -> None:
         self._paused_until = self._loop.time() + self._pauses.next()
-        self.touched = True
+        self.touched, self._hopeless = True, not may_recover(error)
         if isinstance(error, ServiceBusError) and not self._left:
             self._inbox.failed(self, error)
 
@@ -421,22 +425,47 @@ class CreditDriver:
         if member is not None:
             member.leave()
 
+    @property
+    def has_parted(self) -> bool:
+        """Whether the partition can give nothing more to the receiver, or can never be asked again."""
+        return not self.under_way and (self.credit.settled or self._is_in_vain)
+
+    @property
+    def _is_in_vain(self) -> bool:
+        """Whether no call can succeed any more."""
+        link = self.partition_client
+        return self._hopeless or self._connection.closed or link.number not in link.entity.numbers
+
     async def aclose(self) -> None:
-        """Withdraw the credit, and take what the partition has given before, so that the inbox can give it back."""
+        """Withdraw the credit, and take what the partition has given before, so that the inbox can give it back.
+
+        If a call fails, it is made again, because messages may be locked that nobody has got.
+        """
         until = self._loop.time() + _CLOSING
         self.credit.want(CreditDemand())
         if self.credit.keeps_due_time:  # the partition must give that task to another receiver
             self.credit.look_again()
-        while self.partition_client.connected and not self._pauses and (left := until - self._loop.time()) > 0:
-            now = self._clock.now()
+        self._paused_until = 0.0
+        while (left := until - self._loop.time()) > 0 and not self._is_in_vain:
+            now, paused = self._clock.now(), self._paused_until - self._loop.time()
             if self.under_way:
                 await asyncio.wait((self.ending,), timeout=left)
-            elif self.credit.needs_call(now):
-                self._call(now, _LEAVING)
-            elif self.credit.settled:
+            elif self.credit.settled and (self._pauses or not self.credit.needs_call(now)):
                 break
+            elif paused > 0:
+                await asyncio.sleep(min(left, paused))
+            elif self.credit.needs_call(now):
+                self._call(now, min(left, _LEAVING))
             else:
                 await asyncio.sleep(min(left, max(0.001, self.credit.next_at - now)))
+        if not (self.has_parted or self._is_in_vain):
+            _log.warning(
+                "%s has not answered for %.0f s, so a receiver was closed without it. Messages that were given to the "
+                "receiver, and that nobody has got, %s",
+                self.partition_client,
+                _CLOSING,
+                "stay locked until their locks end" if self._locks else "are lost",
+            )
         self._left = True
         self._forget_call()
         self._stop_listening()

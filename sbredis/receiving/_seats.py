@@ -389,7 +389,7 @@ class Seats:
         for driver in list(self.departing):
             driver.credit.want(CreditDemand())
             driver.call_if_needed()
-            if not driver.under_way and (driver.credit.settled or driver.troubled):
+            if driver.has_parted:
                 self.departing.remove(driver)
                 driver.leave()
 

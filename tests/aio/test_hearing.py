@@ -13,11 +13,11 @@ import pytest
 
 from sbredis.aio import ServiceBusReceiver
 from sbredis.engine import MOST_SEATS, PartitionSettings
-from sbredis.exceptions import MessagingEntityNotFoundError
+from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.receiving import MessageInbox
 from tests.aio.gates import Gate
-from tests.aio.queues import Queue, bodies, in_memory
+from tests.aio.queues import Queue, bodies, in_memory, queue_at
 from tests.aio.test_many_partitions import PARTITIONS, wide_queue
 from tests.waiting import eventually
 from tests.workers.virtual import VirtualLoop
@@ -136,3 +136,61 @@ async def test_a_receiver_that_is_closed_while_a_seat_moves_leaves_nothing_behin
         assert leaver._left
         assert leaver._member is None
         assert await queue.waiters() == 0
+
+
+async def test_a_partition_that_a_receiver_leaves_in_trouble_gets_its_credit_back(url: str) -> None:
+    """Otherwise nobody else would get what comes there, as long as the credit lasts."""
+    async with wide_queue(url) as queue, queue.receiver() as receiver:
+        task = waiting(receiver)
+        await settle_in(receiver)
+        with Gate(queue.client, "grant") as gate:
+            gate.fates.extend(["never arrives"] * 6)
+            await send_away(queue, receiver, "a")
+            assert bodies(await task) == ["a"]
+            assert not gate.fates
+        task = waiting(receiver)
+
+        async def is_at_its_seats_only() -> bool:
+            return not inbox_of(receiver)._departing and await queue.waiters() == MOST_SEATS
+
+        await eventually(is_at_its_seats_only, 10)
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+async def test_a_receiver_that_is_closed_in_trouble_gives_back_what_it_was_given(url: str) -> None:
+    """The answer with the message is lost, and the first call of the closing fails."""
+    async with queue_at(url) as queue:
+        await queue.send("a")
+        receiver = queue.receiver()
+        with Gate(queue.client, "grant") as gate:
+            gate.fates.extend(["is not answered", "never arrives"])
+            task = waiting(receiver)
+            await eventually(lambda: queue.counts_are(0, 1), 10)
+            await receiver.close()
+            assert not gate.fates
+        assert await queue.counts_are(1, 0)
+        with pytest.raises(ServiceBusError, match="closed"):
+            await task
+
+
+@pytest.mark.parametrize("mode", ["peeklock", "receiveanddelete"])
+async def test_a_receiver_is_closed_in_time_if_a_partition_does_not_answer(
+    url: str, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log tells of it."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    async with queue_at(url) as queue:
+        receiver = queue.receiver(receive_mode=mode)
+        with Gate(queue.client, "grant") as gate:
+            gate.shut = True
+            task = waiting(receiver)
+            await gate.reached(1)
+            with loop.jumping(lambda _: None):
+                began = loop.time()
+                await receiver.close()
+                assert 4 < loop.time() - began < 6
+            with pytest.raises(ServiceBusError, match="closed"):
+                await task
+    assert "a receiver was closed without it" in caplog.text

@@ -27,6 +27,7 @@ from sbredis.client._clock import Clock
 from sbredis.client._entity import Creation, Entity, KnownEntities
 from sbredis.client._lane import OTHER_LOOP
 from sbredis.client._pushing import PushChannels
+from sbredis.client._resting import RestingReceivers
 from sbredis.client._server_clock import ServerClocks
 from sbredis.client._test_hooks import hooks_for
 from sbredis.client._timings import Timings
@@ -201,6 +202,8 @@ class Connection:
         """The receivers that begin in one turn of the event loop."""
         self.turns = TurnShare(_GOING_ON)
         """The receivers that go on in one turn of the event loop, after an event."""
+        self.resting = RestingReceivers(self.turns)
+        """The receivers that only wait for pushes."""
         self.pushes = PushChannels(self)
         """The channels on which partitions push messages to receivers of the client."""
         self.observer = ConnectionObserver()

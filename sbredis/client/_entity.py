@@ -144,6 +144,11 @@ class Entity:
             found = self._partition_clients[number] = PartitionClient(self, number, self.next_partition_client)
         return found
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection to the server of each partition that the client uses."""
+        return all(link.connected for link in self._partition_clients.values() if link.number in self.numbers)
+
     def partition_client_of(self, hold: Hold) -> PartitionClient:
         """Return the client for the partition of a received message."""
         number = hold.reception.base >> 48 if self.partitioned else self.numbers[0]

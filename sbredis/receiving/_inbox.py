@@ -345,8 +345,10 @@ class Inbox(ABC, Generic[Item]):
 
     def _remove(self, caller: ReceiveCall[Item]) -> None:
         self.callers.remove(caller)
-        if not self.callers and self._emptied is not None:
-            self._emptied.set()
+        if not self.callers:
+            self.entity.connection.resting.leave(self.entity, self._on_turn)
+            if self._emptied is not None:
+                self._emptied.set()
         self._caller_left()
 
     async def _gather(self, caller: ReceiveCall[Item], deadline: float | None) -> None:
@@ -654,12 +656,15 @@ class Inbox(ABC, Generic[Item]):
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
-    def _set_timer(self) -> None:
-        """Set the timer for the next time to look at a partition, or to release kept messages."""
+    def _set_timer(self, *, checks: bool = True) -> None:
+        """Set the timer for the next time to look at a partition, or to release kept messages.
+
+        While callers wait, look soon whether the partitions can be reached, unless the receiver rests.
+        """
         when = self._next_look()
         if len(self.buffer) and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
             when = min(when, self._loop.time() + max(0.0, self._kept_for(self.buffer.first_end)))
-        if self.callers:
+        if checks and self.callers:
             when = min(when, self._loop.time() + _CHECKING)
         timer = self._timer
         if timer is not None:
@@ -679,8 +684,13 @@ class Inbox(ABC, Generic[Item]):
         if self._state is InboxState.CLOSED:
             return
         if self._is_calm:
-            self._set_timer()
-        else:
+            self._set_timer(checks=False)
+            self.entity.connection.resting.rest(self.entity, self._on_turn)
+        else:  # the time may have come for very many receivers at once
+            self.entity.connection.turns.soon(self._on_turn)
+
+    def _on_turn(self) -> None:
+        if self._state is not InboxState.CLOSED:
             self._look_after_calls()
 
     @property
@@ -752,6 +762,7 @@ class Inbox(ABC, Generic[Item]):
         self._end_drain()
         self._ended_moving()
         self.entity.watchers.discard(self._entity_changed)
+        self.entity.connection.resting.leave(self.entity, self._on_turn)
         if self._timer is not None:
             self._timer.cancel()
         self.callers.fail(_closed_error())

@@ -716,10 +716,12 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
     async def _open(
         self, deadline: float, wait: float | None = None, wanted: int = 0
     ) -> Inbox[ServiceBusReceivedMessage]:
+        begins = self._inbox is None
+        if begins:
+            await self._connection.openings.take()
         entity = await self._ready(deadline, wait, wanted)
         await self._check_kind(entity, deadline)
-        if self._inbox is None:
-            await self._connection.openings.take()
+        if begins:
             self._lookup.check_open()
         return self._inbox_of(entity)
 

@@ -344,7 +344,6 @@ class GrantLane(Lane[GrantJob, Granted]):
     """Grants of the receivers of a client. Their calls need no number, because each grant has one."""
 
     letter: ClassVar[str] = "k"
-    depth: ClassVar[int] = 2
     notes_time: ClassVar[bool] = True
 
     def share(self, jobs: Jobs[GrantJob], *, ordered: bool) -> int:

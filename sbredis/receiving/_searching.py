@@ -5,7 +5,7 @@ are being read takes part in the next one, because this one may have read a part
 
 A partition of an entity that has many calls receivers itself, when something becomes ready and no receiver is there.
 Receivers that wait hear these calls. A call may be lost, so they also search when a channel is confirmed, and now and
-then.
+then, all of them together.
 """
 
 from __future__ import annotations
@@ -72,6 +72,10 @@ class PartitionSearch:
         self._calls: PartitionCalls | None = None
         self._heard_id = ""
         """The entity whose calls are heard."""
+        self.next_at = -math.inf
+        """The time of the loop at which receivers that hear calls search again. It is the same for all of them, so that
+        they share the search.
+        """
 
     def begin(self, searcher: SeatSearch) -> None:
         """Let a receiver take part in the next search. It begins in the next turn of the event loop, or after the one
@@ -137,6 +141,8 @@ class PartitionSearch:
 
     def _begin(self) -> None:
         self._searchers, self._next = self._next, {}
+        if self._searchers and self._loop.time() >= self.next_at:
+            self._searchers |= self._hearers  # it is time for all of them
         if not self._searchers or self._connection.closed:
             return
         self._number += 1
@@ -223,6 +229,8 @@ class PartitionSearch:
             self._timer.cancel()
         missing, self._missing = self._missing, set()
         searchers, self._searchers = self._searchers, {}
+        if (now := self._loop.time()) >= self.next_at:
+            self.next_at = now + _LONG_PAUSE
         if self._next:
             self._loop.call_soon(self._begin)
         for searcher in searchers:
@@ -375,5 +383,5 @@ class SeatSearch:
         if self._search.expects(self):
             self._happens(SearchEvent.ASK)
         self._pause = min(max(first, 2 * self._pause), longest)
-        self.next_at = self._loop.time() + (_LONG_PAUSE if self._search.hears else self._pause)
+        self.next_at = self._search.next_at if self._search.hears else self._loop.time() + self._pause
         self._seats.searched()

@@ -17,7 +17,7 @@ from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.receiving import MessageInbox
 from tests.aio.gates import Gate
-from tests.aio.queues import Queue, bodies, in_memory, queue_at
+from tests.aio.queues import Calls, Queue, bodies, in_memory, queue_at
 from tests.aio.test_many_partitions import PARTITIONS, wide_queue
 from tests.waiting import eventually
 from tests.workers.virtual import VirtualLoop
@@ -194,3 +194,21 @@ async def test_a_receiver_is_closed_in_time_if_a_partition_does_not_answer(
             with pytest.raises(ServiceBusError, match="closed"):
                 await task
     assert "a receiver was closed without it" in caplog.text
+
+
+async def test_receivers_that_wait_search_together_now_and_then(url: str) -> None:
+    async with wide_queue(url) as queue:
+        receivers = [queue.receiver() for _ in range(30)]
+        tasks = [waiting(receiver) for receiver in receivers]
+        for receiver in receivers:
+            await settle_in(receiver)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        with loop.jumping(lambda _: None):
+            await asyncio.sleep(10.5)  # the first search of each has begun at another time
+            with Calls(queue.transport) as calls:
+                await asyncio.sleep(30)
+            assert 2 * PARTITIONS <= calls.by_script["find_ready"] <= 4 * PARTITIONS
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)

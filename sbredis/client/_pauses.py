@@ -25,40 +25,32 @@ def may_recover(error: BaseException) -> bool:
     return error.is_transient and not isinstance(error, MessagingEntityDisabledError)
 
 
-class _FailureCount:
-    """The number of failed attempts, in the form that tenacity's waits read."""
-
-    __slots__ = ("attempt_number",)
-
-    def __init__(self) -> None:
-        self.attempt_number = 0
-
-
 class Pauses:
     """The pauses between the attempts at one operation."""
 
-    __slots__ = ("_failures", "_first", "_longest", "_wait")
+    __slots__ = ("_first", "_longest", "_wait", "attempt_number")
 
     def __init__(self, first: float, longest: float) -> None:
         self._first = first
         self._longest = longest
         self._wait: wait_base | None = None
-        self._failures = _FailureCount()
+        self.attempt_number = 0
+        """The number of failed attempts, under the name that tenacity's waits read."""
 
     def __bool__(self) -> bool:
         """Return whether the last attempt failed."""
-        return self._failures.attempt_number > 0
+        return self.attempt_number > 0
 
     def next(self) -> float:
         """Count a failure. Return the seconds to wait before the next attempt."""
-        self._failures.attempt_number += 1
+        self.attempt_number += 1
         if self._wait is None:
             self._wait = _growing(self._first / 2, self._longest / 2)
-        return self._wait(cast("RetryCallState", self._failures))
+        return self._wait(cast("RetryCallState", self))
 
     def reset(self) -> None:
         """Start again with the shortest pause, because an attempt succeeded."""
-        self._failures.attempt_number = 0
+        self.attempt_number = 0
 
 
 def _growing(first: float, longest: float) -> wait_base:

@@ -616,7 +616,7 @@ class Inbox(ABC, Generic[Item]):
                 if caller.unanswered is not None:
                     self._seats.ask_now(caller)
         self._seats.look_again()
-        self._loop.call_soon(self.pump)  # called later, so that the entity's other watchers run first
+        self.entity.connection.turns.soon(self.pump)  # later, so that the entity's other watchers run first
 
     def take_back(self, messages: list[Item], *, first: bool = False) -> None:
         """Give messages to waiting callers. Keep the rest for later callers, or release them.

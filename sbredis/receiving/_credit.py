@@ -463,7 +463,7 @@ class PartitionCredit(Generic[Message]):
         """
         if not self._met and now >= self._used_at + _UNANSWERED:
             self._happens(CreditEvent.UNANSWERED)
-        demand, seen = self._demand, self._seen
+        demand, seen, latest = self._demand, self._seen, self._latest
         unheard = self.state is CreditState.UNHEARD
         limit = seen.messages + self._wanted
         self._number += 1
@@ -484,7 +484,7 @@ class PartitionCredit(Generic[Message]):
             once=demand.once,
             now=demand.now or unheard,
             announced=demand.announced,
-            suspects=demand.suspects,
+            suspects=demand.suspects if latest is None or self._asks else latest.suspects,
             first=demand.first,
             first_size=demand.first_room,
             leaves=leaves,

@@ -39,6 +39,7 @@ class FreeSessions(Inbox[HeldSession]):
         """``first`` messages come with each session. ``ended`` is called when the inbox is closed.
 
         ``hands`` is the number of messages of a session that its receiver has begun at a time, as far as it is known.
+        If it is known, the receiver begins no suspect before it says so.
         """
         self.first = first
         self._ended = ended
@@ -51,7 +52,11 @@ class FreeSessions(Inbox[HeldSession]):
             entity,
             secrets.token_hex(5),
             InboxOptions(
-                "", ServiceBusReceiveMode.PEEK_LOCK, prefetch=0, adaptive=False, taking=Taking(hands_in_session(hands))
+                "",
+                ServiceBusReceiveMode.PEEK_LOCK,
+                prefetch=0,
+                adaptive=False,
+                taking=Taking(hands_in_session(hands), suspects=hands is None),
             ),
         )
 

@@ -625,6 +625,37 @@ async def test_a_deferred_message_that_was_received_has_begun_and_needs_no_hand(
     assert await failures(bench) == [2, 1, 0]
 
 
+async def test_a_holder_that_takes_no_suspects_has_begun_nothing_from_the_first_one_on(
+    bench: Bench, receiver: Grantors
+) -> None:
+    """It gets them all the same, because a session keeps its order. As soon as it takes them, they count again."""
+    await bench.change(max_delivery_count=9)
+    await put(bench, "s", *[b"x"] * 4)
+    a = await receiver("a")
+    for _ in range(2):
+        await hold(a, first=2, hands=2)
+        bench.later(LOCK)
+    assert await failures(bench) == [2, 2, 0, 0]
+    careful: dict[str, Any] = {"hands": 3, "suspects": False, "now": True}
+    held = await hold(a, first=3, **careful)
+    assert shown(held.gift) == ("s", ["1"])
+    for expected in ("2", "3 4"):
+        assert names(await held.grant(2, **careful)) == expected.split()
+    bench.later(LOCK)
+    assert await failures(bench) == [2, 2, 0, 0]
+    held = await hold(a, first=1, **careful)
+    await bench.tell(bench.partition.abandon(bench.call_id(), [Lock(held.token, "1")]))  # it is no suspect any more
+    assert names(await held.grant(2, **careful)) == ["1"]
+    assert names(await held.grant(2, **careful)) == ["2"]
+    bench.later(LOCK)
+    assert await failures(bench) == [4, 2, 0, 0]
+    held = await hold(a, first=1, **careful)
+    await held.complete("1")
+    assert names(await held.grant(1, hands=1)) == ["2"]
+    bench.later(LOCK)
+    assert await failures(bench) == [3, 0, 0]
+
+
 async def test_hands_reach_over_the_passes_that_end_a_lock(bench: Bench, receiver: Grantors) -> None:
     await put(bench, "s", *[b"x"] * 300)
     a = await receiver("a")

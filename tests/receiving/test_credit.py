@@ -252,6 +252,15 @@ def test_news_ends_with_the_reply_to_a_grant_that_wants_only_what_is_there() -> 
     assert not scene.needs_call()
 
 
+def test_a_receiver_that_wants_nothing_says_of_suspects_what_it_said_before() -> None:
+    scene = Scene(CreditDemand(callers=2, suspects=False))
+    scene.answer(scene.grant())
+    scene.credit.want(CreditDemand())
+    assert not scene.grant().suspects
+    scene.credit.want(CreditDemand(callers=1))
+    assert scene.grant().suspects
+
+
 def test_a_receiver_that_takes_no_suspects_learns_that_some_wait() -> None:
     scene = Scene(CreditDemand(callers=1, suspects=False))
     scene.opened()

@@ -17,7 +17,7 @@ local function choose_gift(p, w, side, most, room, pushes)
       key = token .. ' =' .. session, source = '=' .. session, session = session, channel = w.channel, number = 0,
       prefix = w.prefix, serial = 0, messages = 0, bytes = 0, seen = 0, begun = 0, hands = w.hands, callers = 0, limit = 0,
       most_bytes = 0, epoch = c.epochs, ends = c.ends, open_until = 0, forget_at = 0, turn = 0, told = 0, delete = w.delete,
-      suspects = true, first = 0, first_bytes = 0, unseen = {}, gifts = {},
+      suspects = true, careful = w.careful, first = 0, first_bytes = 0, unseen = {}, gifts = {},
     }
     local some, gift = nil, nil
     if w.first > 0 and room > 0 then

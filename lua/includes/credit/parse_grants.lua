@@ -28,10 +28,13 @@ local function parse_grants(p, argv, at)
       begins = string.find(flags, 'b', 1, true) ~= nil, again = string.find(flags, 'a', 1, true) ~= nil,
       announced = string.find(flags, 'i', 1, true) ~= nil, now = string.find(flags, 'n', 1, true) ~= nil,
       once = string.find(flags, 'o', 1, true) ~= nil,
-      suspects = string.find(flags, 's', 1, true) ~= nil or session ~= nil or source == 'next', -- a session keeps its order
+      suspects = string.find(flags, 's', 1, true) ~= nil,
       delete = string.find(flags, 'd', 1, true) ~= nil, leaves = string.find(flags, 'l', 1, true) ~= nil,
       yields = string.find(flags, 'y', 1, true) ~= nil, first = (most or 0) + 0, first_bytes = (room or 0) + 0,
     }
+    if session or source == 'next' then -- a session keeps its order, so it gives out suspects in any case
+      g.careful, g.suspects = not g.suspects, true
+    end
     for of, of_serial, of_begun in string.gmatch(retired, '([%w_-]+):(%d+):(%d+)') do
       g.retired[#g.retired + 1] = { prefix = of, seen = of_serial + 0, begun = of_begun + 0 }
     end

@@ -15,6 +15,7 @@ local function serve_credit(p)
       end
       local flags = (w.once and 'o' or '') .. (w.announced and 'i' or '') .. (w.delete and 'd' or '') .. (w.suspects and 's' or '')
         .. (w.passed and 'p' or '') .. (w.late and 'u' or '') .. (w.yields and 'y' or '') .. (w.marked and 'm' or '')
+        .. (w.careful and 'c' or '')
       local more = {}
       for i = 1, w.gifts and #w.gifts or 0 do
         local gift = w.gifts[i]

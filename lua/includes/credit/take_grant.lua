@@ -128,7 +128,7 @@ local function take_grant(p, g)
   w.channel, w.number, w.epoch, w.ends = g.channel, g.number, c.epochs, c.ends
   w.callers, w.limit, w.most_bytes, w.hands = g.callers, g.limit, g.most_bytes, g.hands
   w.once, w.announced, w.delete, w.suspects = g.once, g.announced, g.delete, g.suspects
-  w.first, w.first_bytes, w.yields = g.first, g.first_bytes, g.yields
+  w.first, w.first_bytes, w.yields, w.careful = g.first, g.first_bytes, g.yields, g.careful
   w.told, w.passed, w.open_until, w.forget_at = 0, false, p.now + 300000, math.max(w.forget_at or 0, p.now + 70000)
   c.dirty[w.key] = w
   forget_seen(w)

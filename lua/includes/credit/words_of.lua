@@ -6,7 +6,7 @@
 --   seen, begun, hands   what its receiver has reported
 --   callers, limit, most_bytes   the limits
 --   flags        o once, i announced, d delete, s takes suspects, p did not answer interest, u has not seen old gifts,
---                y yields, m knows that other sessions wait
+--                y yields, m knows that other sessions wait, c careful: gets suspects of a session, but begins none
 --   epoch, ends  as open_credit has them
 --   open_until, forget_at   when the grant ends, and when the word may be forgotten
 --   turn, told   the turn of its last gift, and since when interest is unanswered, or 0
@@ -39,6 +39,7 @@ local function words_of(p, keys)
         late = string.find(flags, 'u', 1, true) ~= nil, epoch = epoch + 0, ends = ends + 0, open_until = open_until + 0,
         forget_at = forget_at + 0, turn = turn + 0, told = told + 0, unseen = {},
         yields = string.find(flags, 'y', 1, true) ~= nil, marked = string.find(flags, 'm', 1, true) ~= nil,
+        careful = string.find(flags, 'c', 1, true) ~= nil,
         first = (string.match(more, '^%d+') or 0) + 0, first_bytes = (string.match(more, '^%d+:(%d+)$') or 0) + 0,
       }
       if w.session then

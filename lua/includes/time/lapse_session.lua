@@ -1,6 +1,7 @@
 -- Ends the lock of a session at the time `at`, for at most as many messages as the pass has share left. Returns how
 -- much of the share that used, and whether messages are left. A delivery counts if the holder may have begun the
--- message: the first ones, as many as it has hands, and those that were deferred, which it has asked for by number.
+-- message: the first ones, as many as it has hands, and those that were deferred, which it has asked for by number. A
+-- careful holder has begun nothing from the first suspect on.
 -- @use entry index_entries index_name lapse_message note_moved reach read_many session_turn settle_turn
 local function lapse_session(p, o, token, name, at)
   -- The token always has the session's lock here. The check protects another receiver's lock if there is a defect.
@@ -17,6 +18,9 @@ local function lapse_session(p, o, token, name, at)
   for i = 1, #members do
     local m, counted = note_moved(o, members[i], 'L', entry(found[i])), true
     if begun and m.e.home ~= 'f' and m.e.home ~= 'g' then
+      if begun.careful and m.e.mark == '2' then
+        begun.left, begun.changed = 0, true
+      end
       counted = begun.left > 0
       if counted then
         begun.left, begun.changed = begun.left - 1, true

@@ -140,6 +140,8 @@ class Word:
     once: bool = False
     announced: bool = False
     suspects: bool = True
+    careful: bool = False
+    """Whether its receiver gets the suspects of its session, but begins none."""
     alive: bool = True
     """Whether the prefix is known. An epoch ends this."""
     open_until: int = 0
@@ -557,6 +559,9 @@ class CreditPartition:
         word = self.words.get(f"{holder(token)} {source}")
         held = sorted(name for lease in self.leases.values() if lease.source == source for name in lease.names)
         begun = {*(held if word is None else held[: word.hands])}
+        if word is not None and word.careful and (suspects := [name for name in held if self.items[name].suspect]):
+            begun = {name for name in begun if name < suspects[0]}
+            self.cases["lapse: a careful holder has not begun a suspect"] += lapsed
         for of, lease in [*self.leases.items()]:
             if lease.source == source and lapsed:
                 self._end_lapsed(of, lease, begun, at)
@@ -675,6 +680,7 @@ class CreditPartition:
         word.limit, word.size_limit = grant.limit, grant.size_limit
         word.once, word.announced, word.hands = grant.once, grant.announced, grant.hands
         word.suspects = grant.suspects or self.sessions  # a session keeps its order
+        word.careful = self.sessions and not grant.suspects
         word.first, word.first_size, word.yields = grant.first, grant.first_size, grant.yields
         word.told_at, word.passed = None, False
         word.open_until, word.forget_at = self.now + GRANT_LIFE, max(word.forget_at, self.now + WORD_LIFE)
@@ -787,7 +793,8 @@ class CreditPartition:
         token = word.prefix, word.last.serial
         self.holders[session] = token
         del self.free[session]
-        held = Word(f"{holder(token)} ={session}", word.channel, f"={session}", prefix=word.prefix, hands=word.hands)
+        key, source = f"{holder(token)} ={session}", f"={session}"
+        held = Word(key, word.channel, source, prefix=word.prefix, hands=word.hands, careful=word.careful)
         self.words[held.key] = held
         if first:
             held.limit = held.callers = len(first)

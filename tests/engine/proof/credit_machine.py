@@ -577,7 +577,7 @@ class CreditMachine:
         name, source = holder((gift.prefix, gift.serial)), f"={gift.session.name}"
         held = Receiver(client, name, source, gift, run=run, prefix=self.new_prefix)
         held.sessions, held.credit.cases = sessions, self.cases
-        held.flags = {"yields": self.random.random() < 0.7}
+        held.flags = {"yields": self.random.random() < 0.7, "suspects": sessions.flags.get("suspects", True)}
         client.receivers[held.key] = held
         listens = sessions.credit.state is not CreditState.UNHEARD
         handed = held.credit.opened(gift, listens=listens, now=client.now(self.time))
@@ -1012,6 +1012,21 @@ class CreditMachine:
         self.time += LOCK / 1000 + 0.2
         self.step_touch()
 
+    def let_sessions_lapse(self) -> None:
+        """Let the locks of sessions with messages end, again and again. The last holders take no suspects."""
+        self.accept_sessions()
+        for session in SESSIONS:
+            self.at_partition(lambda run, now: self.partition.send(run, now, [10, 10], session=session))  # noqa: B023
+        for suspects in (True, True, False, False):
+            for receiver in self.receivers():
+                receiver.callers, receiver.flags = 2, {"suspects": suspects}
+                if receiver.source == NEXT_SESSION:
+                    receiver.flags |= self.first_messages()
+                receiver.credit.ask_again()
+            self.work()
+            self.time += LOCK / 1000 + 0.2
+            self.step_touch()
+
     def move_sessions(self) -> None:
         """Move the partition while messages of held sessions are on their way."""
         self.accept_sessions()
@@ -1211,7 +1226,10 @@ class CreditMachine:
 
     def step_let_locks_end(self) -> None:
         """Let the locks of receivers that take no suspects end, again and again."""
-        if self.server_paused or self.sessions:
+        if self.server_paused:
+            return
+        if self.sessions:
+            self.let_sessions_lapse()
             return
         self.newcomer()
         for _ in range(3):

@@ -26,6 +26,7 @@ REQUIRED = (
     *(f"gift: {way}" for way in ("reply", "push")),
     *("again", "again: a gift", "handed", "handed: to be given back", "once", "lapse", "suspect"),
     *("lapse: begun", "lapse: not begun", "lapse: not begun in a session", "interest: a suspect"),
+    "lapse: a careful holder has not begun a suspect",
     *(
         f"grant: {what}"
         for what in (

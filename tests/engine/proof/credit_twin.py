@@ -68,6 +68,7 @@ CASES = (
     *("interest: without credit", "lapse", "lapse: begun", "lapse: not begun", "suspect"),
     *(
         "lapse: not begun in a session",
+        "lapse: a careful holder has not begun a suspect",
         "no listener",
         "once",
         "reply: too much unseen",

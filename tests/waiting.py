@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-__all__ = ["eventually", "given_time", "wait_until"]
+__all__ = ["eventually", "eventually_in_steps", "given_time", "wait_until"]
 
 
 def wait_until(condition: Callable[[], object], timeout: float = 60.0, what: str = "") -> None:
@@ -26,15 +26,33 @@ async def eventually(
 ) -> None:
     """Do the same as ``wait_until`` in an event loop."""
     deadline = time.monotonic() + timeout
-    while True:
-        found = condition()
-        if inspect.isawaitable(found):
-            found = await found
-        if found:
-            return
+    while not await _value_of(condition):
         if time.monotonic() > deadline:
             raise AssertionError(f"not true within {timeout} s: {what or _source_of(condition)}")
         await anyio.sleep(0.01)
+
+
+async def eventually_in_steps(
+    condition: Callable[[], object] | Callable[[], Awaitable[object]],
+    progress: Callable[[], object] | Callable[[], Awaitable[object]],
+    timeout: float = 120.0,
+) -> None:
+    """Return as soon as ``condition()`` is true; fail if ``progress()`` has been the same for ``timeout`` seconds.
+
+    So the wait is as long as the work needs, on a busy machine too.
+    """
+    before, since = await _value_of(progress), time.monotonic()
+    while not await _value_of(condition):
+        if (now := await _value_of(progress)) != before:
+            before, since = now, time.monotonic()
+        elif time.monotonic() > since + timeout:
+            raise AssertionError(f"nothing has happened for {timeout} s, and this is not true: {_source_of(condition)}")
+        await anyio.sleep(0.05)
+
+
+async def _value_of(function: Callable[[], object] | Callable[[], Awaitable[object]]) -> object:
+    value = function()
+    return await value if inspect.isawaitable(value) else value
 
 
 async def given_time(attempt: Callable[[float], Awaitable[object]], match: str, seconds: float = 0.3) -> Exception:

@@ -23,7 +23,7 @@ from sbredis.testing import Bus
 from sbredis.workers import Worker
 from sbredis.workers.running._suspects import Alone, SuspectTurns
 from sbredis.workers.schedules._time import Time
-from tests.waiting import eventually
+from tests.waiting import eventually, eventually_in_steps
 from tests.workers.worker_programs import program
 
 pytestmark = pytest.mark.anyio
@@ -321,7 +321,7 @@ async def check_that_it_dies_alone(server: LocalServer, tmp_path: Path, most: in
             async def done() -> bool:
                 return not await there(client) and await dead(client) == ["die"]
 
-            await eventually(done, 240)
+            await eventually_in_steps(done, lambda: starts(tmp_path))
         assert await reason(client) in (NAMED, LAPSED)
     count = starts(tmp_path)
     assert set(count) == {*texts, "die"}
@@ -356,7 +356,7 @@ async def test_in_sessions_a_message_that_kills_takes_no_others_with_it_and_what
             async def done() -> bool:
                 return not await there(client) and await dead(client) == ["die"]
 
-            await eventually(done, 240)
+            await eventually_in_steps(done, lambda: starts(tmp_path))
         assert await reason(client) in (NAMED, LAPSED)
     count = starts(tmp_path)
     assert set(count) == set(sent)

@@ -8,9 +8,11 @@ import os
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -24,6 +26,7 @@ from sbredis.workers import Worker
 from sbredis.workers.running._suspects import Alone, SuspectTurns
 from sbredis.workers.schedules._time import Time
 from tests.waiting import eventually, eventually_in_steps
+from tests.workers.virtual import VirtualLoop
 from tests.workers.worker_programs import program
 
 pytestmark = pytest.mark.anyio
@@ -165,6 +168,41 @@ async def test_a_turn_that_others_do_not_let_begin_in_time_ends_and_lets_them_go
 
     await alone.turn(taker, turns, note)
     assert (began, alone.is_taken, other.rests) == ([0.0], False, False)
+
+
+def test_each_suspect_has_the_whole_patience_of_a_turn_from_the_moment_when_its_handler_begins() -> None:
+    """The consumer may have waited for nearly as long before. Then the suspect would soon go on beside others."""
+    loop, ended = VirtualLoop(), list[float]()
+
+    class LoopTime(Time):
+        def now(self) -> float:
+            return loop.time()
+
+    alone, taker, other, turns = Alone(LoopTime()), Taker(), Taker(), SuspectTurns()
+    alone.join(taker)
+    alone.join(other)
+    suspect: Any = SimpleNamespace(lock_token="token", delivery_count=3)
+
+    def let_go() -> None:
+        other.held = 0
+        alone.noted()
+
+    async def take(_: float) -> None:
+        for seconds in (2.5, 2.5, 3600):
+            with alone.handling("orders", suspect):
+                await asyncio.sleep(seconds)
+            ended.append(loop.time())
+
+    async def turn() -> float:
+        began, other.held = loop.time(), 1
+        loop.call_later(2.5, let_go)
+        await alone.turn(taker, turns, take)
+        return loop.time() - began
+
+    with closing(loop), loop.jumping(lambda _: None):
+        lasted = loop.run_until_complete(turn())
+    assert (lasted, len(ended), alone.suspect, alone.is_taken) == (pytest.approx(3 * 2.5 + 3), 2, None, False)
+    assert turns.patience == 6
 
 
 async def test_whoever_waits_for_a_process_that_holds_nothing_is_told_once() -> None:

@@ -97,6 +97,8 @@ class Alone:
         self._takers: list[TurnTaker] = []
         self._owner: TurnTaker | None = None
         self._changed = asyncio.Event()
+        self._limit: tuple[asyncio.Timeout, float] | None = None
+        """The end of the owner's patience, and its length."""
         self._at_calm: set[Callable[[], None]] = set()
 
     def join(self, taker: TurnTaker) -> None:
@@ -132,12 +134,13 @@ class Alone:
     async def turn(self, taker: TurnTaker, turns: SuspectTurns, take: Callable[[float], Awaitable[None]]) -> None:
         """Let a consumer take suspects while all others rest. ``take`` is called with the time at which that begins.
 
-        The end of the consumer's patience cancels it.
+        The end of the consumer's patience cancels it. The patience begins anew when a suspect is about to be handled.
         """
         stopped, in_time = self._time.now(), False
         try:
-            async with asyncio.timeout(turns.patience):
+            async with asyncio.timeout(turns.patience) as limit:
                 await self.begin(taker)
+                self._limit = limit, turns.patience
                 await take(self._time.now())
             in_time = True
         except TimeoutError:
@@ -151,6 +154,9 @@ class Alone:
         """Return a context in which a suspect is handled."""
         self.suspect = entity, str(message.lock_token), message.delivery_count
         self._tell()
+        if self._limit is not None and not self._limit[0].expired():
+            limit, patience = self._limit
+            limit.reschedule(asyncio.get_running_loop().time() + patience)
         try:
             yield
         finally:
@@ -175,7 +181,7 @@ class Alone:
     def end(self, taker: TurnTaker) -> None:
         """Let all consumers receive again."""
         if self._owner is taker:
-            self._owner = None
+            self._owner = self._limit = None
             for other in self._takers:
                 other.resume()
             self._changed.set()

@@ -168,7 +168,10 @@ PURE = {
         ),
         "workers.included": ("_circuit",),
         "workers.observing": ("_counts", "_failures", "_prometheus", "_pulse", "_reports"),
-        "workers.running": ("_call_states", "_frames", "_gates", "_gathering", "_limit", "_prefetching"),
+        "workers.running": (
+            *("_call_states", "_frames", "_gates", "_gathering", "_limit", "_prefetching"),
+            "_session_slots",
+        ),
         "workers.schedules": ("_deciding",),
         "workers.supervising": ("_restarts", "_screen"),
     }.items()

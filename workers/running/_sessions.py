@@ -7,8 +7,9 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from sbredis.aio.shared_sessions import (
     accept_sessions,
@@ -31,12 +32,13 @@ from sbredis.workers.running._gates import Gates
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
 from sbredis.workers.running._locks import Renewable, RenewalLimit, cover_nothing, snapshot
+from sbredis.workers.running._session_slots import SessionSlots, SlotEvent, SlotState
 from sbredis.workers.running._settling import CallSettler
 from sbredis.workers.running._suspects import Alone, SuspectTurns
 from sbredis.workers.running._tracebacks import for_the_log
 
 if TYPE_CHECKING:
-    from sbredis.aio import ServiceBusClient, ServiceBusSession, ServiceBusSessionReceiver
+    from sbredis.aio import ServiceBusClient, ServiceBusSessionReceiver
 
 __all__ = ["SessionConsumer"]
 
@@ -48,6 +50,23 @@ _WAITING: Final = 60.0
 _SETTLING: Final = frozenset({CallState.DECIDED, CallState.DECIDED_LATE})
 """The states in which the worker settles the messages of a call of a session."""
 SettlementsOf = Callable[["ServiceBusSessionReceiver"], CallSettler]
+
+
+class _Slot:
+    """A slot of a consumer, with the session that has taken it. It is compared as an object."""
+
+    __slots__ = ("call", "receiver", "room", "task", "turn")
+    task: asyncio.Task[None]
+    """The task that works on the session."""
+    turn: asyncio.Future[None]
+    """The turn of its suspect, once it waits for one."""
+
+    def __init__(self, receiver: ServiceBusSessionReceiver) -> None:
+        self.receiver = receiver
+        self.call: HandlerCall | None = None
+        """The call that runs or is settled."""
+        self.room = ExitStack()
+        """Gives up its room for dependencies."""
 
 
 class SessionConsumer:
@@ -83,29 +102,12 @@ class SessionConsumer:
         self._app = app
         self.gates = Gates(plan.handlers)
         self._room = asyncio.Event()
-        self._held: dict[asyncio.Task[None], HandlerCall | None] = {}
-        self._sessions: dict[asyncio.Task[None], ServiceBusSession] = {}
-        self._receivers: dict[asyncio.Task[None], ServiceBusSessionReceiver] = {}
-        self._idle: dict[asyncio.Task[None], None] = {}
-        """The tasks whose sessions have no messages now, the one that waits for longest first."""
-        self._replaced: set[asyncio.Task[None]] = set()
-        """The tasks that give their sessions back because another session has taken their slot."""
-        self._leaving: set[asyncio.Task[None]] = set()
-        """The tasks whose sessions are released now, unless messages of them are ready, because others wait."""
-        self._ending: set[asyncio.Task[None]] = set()
-        """The tasks that give their sessions back, and end the dependencies of these sessions."""
+        self._slots: SessionSlots[_Slot] = SessionSlots(plan.settings.max_concurrent_calls)
         self._failed: Exception | None = None
         """An error that should not happen, which has ended the work on a session."""
         self._stopping = False
         self._scopes = asyncio.Semaphore(plan.settings.max_concurrent_calls)
         """Room for the dependencies of sessions. A session that was accepted early waits for that of an ending one."""
-        self._scoped: set[asyncio.Task[None]] = set()
-        """The tasks that have such room."""
-        self._unscoped: set[asyncio.Task[None]] = set()
-        """The tasks that wait for such room. They have begun no message."""
-        self._cut_off: set[asyncio.Task[None]] = set()
-        """The tasks whose handlers were cancelled at the end of the worker."""
-        self.left: set[asyncio.Task[None]] = set()
         self._size = BatchSize(plan)
         self.cover: Callable[[Sequence[Renewable], float | None], None] = cover_nothing
         self._limit = RenewalLimit(plan.settings.max_auto_lock_renewal_duration, handling.time, self.lost)
@@ -114,12 +116,8 @@ class SessionConsumer:
         self._accepting: Taking | None = None
         """How the receiver takes sessions that waits for them now."""
         self._turns = SuspectTurns()
-        self._waiting: dict[asyncio.Task[None], asyncio.Future[None]] = {}
-        """The tasks whose sessions wait for their turn, because their next message is a suspect. They hold none."""
-        self._chosen: asyncio.Task[None] | None = None
-        """The task whose turn it is."""
         self._turning: asyncio.Task[None] | None = None
-        """Gives turns to the tasks that wait."""
+        """Gives turns to the sessions that wait."""
 
     async def consume(self) -> None:
         """Accept sessions until cancelled. Errors of accepting reach the caller."""
@@ -134,19 +132,23 @@ class SessionConsumer:
             finally:
                 self._accepting = None
             for receiver in accepted:
-                if self._free <= 0 and not self._replace():
+                if self._slots.free <= 0 and not self._replace():
                     surplus.append(receiver)  # a session that was idle has messages again
                 else:
-                    task = asyncio.get_running_loop().create_task(self._hold(receiver))
-                    self._held.setdefault(task, None)  # with an eager task factory, the task has begun
-                    self._sessions[task], self._receivers[task] = receiver.session, receiver
-                    task.add_done_callback(self._given_back)
+                    self._take_slot(receiver)
             await asyncio.gather(*(receiver.close() for receiver in surplus))
+
+    def _take_slot(self, receiver: ServiceBusSessionReceiver) -> None:
+        """Let a session take a slot, and work on it in a task of its own."""
+        slot = _Slot(receiver)
+        self._slots.take(slot)
+        slot.task = asyncio.get_running_loop().create_task(self._hold(slot))
+        slot.task.add_done_callback(partial(self._given_back, slot))
 
     @property
     def _acceptable(self) -> int:
         """The number of sessions to accept now: not more than may begin a message."""
-        room = self._handling.limit.at_most(self._free + len(self._idle))
+        room = self._handling.limit.at_most(self._slots.free + len(self._slots.those(SlotState.IDLE)))
         return self.gates.room(self._handling.time.now(), room) if self.gates else room
 
     def _receiver(self) -> ServiceBusSessionReceiver:
@@ -160,30 +162,26 @@ class SessionConsumer:
         """The number of messages of a session that are received with one call."""
         return self._size.most if self._plan.in_batches else _AHEAD
 
-    @property
-    def _free(self) -> int:
-        """The number of slots that are free, or will be at once."""
-        return self._plan.settings.max_concurrent_calls - len(self._held) + len(self._replaced | self._leaving)
-
-    def _replace(self) -> bool:
-        """Give back the session that has been without messages for longest. Return whether there is one."""
-        for task in self._idle:
-            del self._idle[task]
-            self._replaced.add(task)
-            task.cancel()
-            return True
-        return False
+    def _replace(self, state: SlotState = SlotState.IDLE) -> bool:
+        """Give back the session that is in a state for longest. Return whether there is one."""
+        slot = self._slots.longest_in(state)
+        if slot is None:
+            return False
+        self._slots.happens(slot, SlotEvent.REPLACE)
+        slot.task.cancel()
+        return True
 
     async def _room_for_one(self) -> None:
         """Wait until one more session may be accepted."""
         time = self._handling.time
-        while self._free + len(self._idle) <= 0 or not self._admits():
+        while self._slots.free + len(self._slots.those(SlotState.IDLE)) <= 0 or not self._admits():
             self._room.clear()
             await time.wait(self._room, self.gates.wait(time.now()) if self.gates else None)
 
-    def _admits(self, task: asyncio.Task[None] | None = None) -> bool:
+    def _admits(self, slot: _Slot | None = None) -> bool:
         """Return whether suspects, the gates, and the number of messages of the process let a handler start."""
-        if not self._handling.limit.left or (self._alone.is_taken and (task is None or task is not self._chosen)):
+        chosen = slot is not None and self._slots.state_of(slot) is SlotState.CHOSEN
+        if not self._handling.limit.left or (self._alone.is_taken and not chosen):
             return False
         return not self.gates or self.gates.room(self._handling.time.now(), 1) > 0
 
@@ -198,18 +196,17 @@ class SessionConsumer:
     def held(self) -> int:
         """The number of calls that run or are settled; while suspects are taken, of sessions that may have any."""
         if self._alone.is_taken:
-            return len(self._held) - len(self._waiting) + (self._accepting is not None)
-        return sum([call is not None for call in self._held.values()])
+            waiting = self._slots.those(SlotState.WAITING)
+            return len(self._slots) - len(waiting) + (self._accepting is not None)
+        return sum([slot.call is not None for slot in self._slots.taken])
 
     def rest(self) -> None:
         """Begin no message, because another consumer of the process takes suspects."""
 
     async def let_go(self) -> None:
         """Give back all sessions, apart from those whose suspects wait. A call that is running ends before that."""
-        while self._replace():
+        while self._replace() or self._replace(SlotState.OPENING):  # the one that waits may have the room they wait for
             pass
-        for task in self._unscoped:  # one that waits for its turn may have the room for which they wait
-            task.cancel()
         if (accepting := self._accepting) is not None and accepting.inbox is not None:
             with suppress(ServiceBusError):  # the partition is away, so its sessions cannot be begun either
                 await accepting.inbox.let_go()
@@ -218,54 +215,51 @@ class SessionConsumer:
         """Begin messages again."""
         self._room.set()
 
-    async def _wait_for_turn(self, task: asyncio.Task[None], receiver: ServiceBusSessionReceiver) -> None:
+    async def _wait_for_turn(self, slot: _Slot) -> None:
         """Wait, without any message, until the session may have its suspect."""
-        if (inbox := taking_of(receiver).inbox) is not None:
+        taking = taking_of(slot.receiver)
+        if taking.inbox is not None:
             with suppress(ServiceBusError):  # an error of the partition comes again with the next call
-                await inbox.let_go()
-        turn = self._waiting[task] = asyncio.get_running_loop().create_future()
+                await taking.inbox.let_go()
+        slot.turn = asyncio.get_running_loop().create_future()
+        self._slots.happens(slot, SlotEvent.SUSPECT)
         if self._turning is None or self._turning.done():
             self._turning = asyncio.create_task(self._give_turns())
             self._turning.add_done_callback(self._turns_ended)
         self._alone.noted()
-        try:
-            await turn
-        finally:
-            self._waiting.pop(task, None)
+        await slot.turn
 
     def _turns_ended(self, turning: asyncio.Task[None]) -> None:
         if not turning.cancelled() and (error := turning.exception()) is not None:
-            for turn in self._waiting.values():
-                if not turn.done():
-                    turn.set_exception(error)
+            for slot in self._slots.those(SlotState.WAITING):
+                if not slot.turn.done():
+                    slot.turn.set_exception(error)
 
     async def _give_turns(self) -> None:
-        """Give turns to the tasks that wait, as long as there are any."""
-        while self._waiting:
+        """Give turns to the sessions that wait, as long as there are any."""
+        while self._slots.those(SlotState.WAITING):
             left = self._turns.due_in(self._handling.time.now(), self._alone.held)
             if left > 0 or self._alone.is_taken:
                 await self._alone.change()
             else:
-                try:
-                    await self._alone.turn(self, self._turns, self._take_alone)
-                finally:
-                    self._chosen = None
+                await self._alone.turn(self, self._turns, self._take_alone)
 
     async def _take_alone(self, began: float) -> None:
-        while self._waiting and self._turns.goes_on(began, self._handling.time.now()):
-            task = self._chosen = next(iter(self._waiting))
-            if not (turn := self._waiting.pop(task)).done():  # otherwise the session was lost, or the worker ends
-                turn.set_result(None)
-            await asyncio.wait((task,))  # it gives its session back after the suspect
+        while (slot := self._slots.longest_in(SlotState.WAITING)) is not None and self._turns.goes_on(
+            began, self._handling.time.now()
+        ):
+            self._slots.happens(slot, SlotEvent.CHOOSE)
+            if not slot.turn.done():  # otherwise the session was lost, or the worker ends
+                slot.turn.set_result(None)
+            try:
+                await asyncio.wait((slot.task,))  # it gives its session back after the suspect
+            finally:
+                self._slots.happens(slot, SlotEvent.TURN_OVER)
 
-    def _given_back(self, task: asyncio.Task[None]) -> None:
-        del self._held[task], self._sessions[task], self._receivers[task]
+    def _given_back(self, slot: _Slot, task: asyncio.Task[None]) -> None:
+        self._slots.give_up(slot)
         self._alone.noted()
-        self._ending.discard(task)
-        self._replaced.discard(task)
-        self._leaving.discard(task)
-        self._cut_off.discard(task)
-        self._give_up_scope(task)
+        slot.room.close()
         self._room.set()
         error = None if task.cancelled() else task.exception()
         if isinstance(error, ServiceBusError):
@@ -273,9 +267,10 @@ class SessionConsumer:
         elif isinstance(error, Exception):
             self._failed = error
 
-    async def _hold(self, receiver: ServiceBusSessionReceiver) -> None:
-        task: Any = asyncio.current_task()
-        self._held[task] = None
+    async def _hold(self, slot: _Slot) -> None:
+        receiver, task = slot.receiver, asyncio.current_task()
+        assert task is not None
+        slot.task = task  # with an eager task factory, nobody else knows it yet
         settings = self._plan.settings
         self.cover((receiver.session,), settings.max_auto_lock_renewal_duration)
         settlements = self._settlements_of(receiver)
@@ -286,114 +281,99 @@ class SessionConsumer:
         handle_all = self._handle_batch if self._plan.in_batches else self._handle_all
         suspect = False
         try:
-            await self._have_scope(task)
-            while not self._stopping and time.now() < ends and left != 0 and self._admits(task):
+            await self._have_scope(slot)
+            while not self._stopping and time.now() < ends and left != 0 and self._admits(slot):
                 wanted = self._handling.limit.at_most(self._ahead if left is None else min(self._ahead, left))
-                messages = await self._next(task, receiver, 1 if suspect else wanted, wait)
+                messages = await self._next(slot, 1 if suspect else wanted, wait)
                 if not suspect and (innocent := _before_suspect(messages)) < len(messages):
                     await settlements.release(messages[innocent:])
                     if not (messages := messages[:innocent]):
-                        await self._wait_for_turn(task, receiver)
+                        await self._wait_for_turn(slot)
                         ends, suspect = math.inf, True
                         continue
                 if suspect and messages:
                     with self._alone.handling(self.entity, messages[0]):
-                        await handle_all(task, settlements, messages, scopes, ends)
-                if suspect or not messages or not await handle_all(task, settlements, messages, scopes, ends):
+                        await handle_all(slot, settlements, messages, scopes, ends)
+                if suspect or not messages or not await handle_all(slot, settlements, messages, scopes, ends):
                     break
                 left = None if left is None else left - len(messages)
         except SessionLockLostError as error:
             if not is_released(receiver):  # otherwise a call whose answer was lost has let go of the session
                 _log.warning("%s: %s", self._plan.source.path, error)
         finally:
-            self._ending.add(task)
-            call = self._held[task]
+            self._slots.happens(slot, SlotEvent.END)
+            call = slot.call
             if call is not None:
                 await self._end_call(settlements, call)
-            self._holds_no_call(task)
+            self._holds_no_call(slot)
             if scopes.unused:
-                self._give_up_scope(task)
+                slot.room.close()
             await receiver.close(release_session=call is None or not (call.state.is_left or call.in_thread))
             if not scopes.unused:  # its dependencies keep the slot until they are cleaned up
-                self._replaced.discard(task)
-                self._leaving.discard(task)
+                self._slots.happens(slot, SlotEvent.CLEAN_UP)
                 await self._clean_up(scopes)
 
-    async def _have_scope(self, task: asyncio.Task[None]) -> None:
-        """Wait for room for the dependencies of a session, unless it is given back because suspects are taken."""
-        if self._alone.is_taken:
-            return
-        self._unscoped.add(task)
-        try:
+    async def _have_scope(self, slot: _Slot) -> None:
+        """Wait for room for the dependencies of a session, unless the session is given back at once."""
+        if not (self._stopping or self._alone.is_taken):
+            self._slots.happens(slot, SlotEvent.OPEN)
             await self._scopes.acquire()
-        finally:
-            self._unscoped.discard(task)
-        self._scoped.add(task)
+            slot.room.callback(self._scopes.release)
+            self._slots.happens(slot, SlotEvent.BEGIN)
 
-    def _give_up_scope(self, task: asyncio.Task[None]) -> None:
-        """Let another session make its dependencies, because those of this one have ended."""
-        if task in self._scoped:
-            self._scoped.discard(task)
-            self._scopes.release()
-
-    async def _next(
-        self, task: asyncio.Task[None], receiver: ServiceBusSessionReceiver, wanted: int, wait: float
-    ) -> list[ServiceBusReceivedMessage]:
+    async def _next(self, slot: _Slot, wanted: int, wait: float) -> list[ServiceBusReceivedMessage]:
         """Return the next messages of a session; none if the session is to be given back, or was released."""
+        receiver = slot.receiver
         if is_released(receiver):
             return []
         messages: list[ServiceBusReceivedMessage] | None = []
         if has_messages(receiver):
             messages = await filled(receiver, wanted, 0, wait, self._handling.time)
         elif not is_empty(receiver):
-            others = self._may_leave_slot(task, receiver)
+            others = self._may_leave_slot(slot)
             messages = await receive_or_release(receiver, wanted, others=others)
-            self._leaves_slot(task, leaves=messages is None)
+            self._leaves_slot(slot, leaves=messages is None)
         if messages is None:
             return []
-        return messages or await self._more(task, receiver, wanted, wait)
+        return messages or await self._more(slot, wanted, wait)
 
-    def _may_leave_slot(self, task: asyncio.Task[None], receiver: ServiceBusSessionReceiver) -> bool:
+    def _may_leave_slot(self, slot: _Slot) -> bool:
         """Return whether no slot is free and sessions wait in other partitions.
 
         Then one of them may be accepted before this one is released.
         """
-        others = self._free <= 0 and others_wait_elsewhere(receiver, _AHEAD)
+        others = self._slots.free <= 0 and others_wait_elsewhere(slot.receiver, _AHEAD)
         if others:
-            self._leaves_slot(task, leaves=True)
+            self._leaves_slot(slot, leaves=True)
         return others
 
-    def _leaves_slot(self, task: asyncio.Task[None], *, leaves: bool) -> None:
-        if leaves:
-            self._leaving.add(task)
+    def _leaves_slot(self, slot: _Slot, *, leaves: bool) -> None:
+        if self._slots.happens(slot, SlotEvent.LEAVE if leaves else SlotEvent.STAY) and leaves:
             self._room.set()
-        else:
-            self._leaving.discard(task)
 
     async def _settle_last(
-        self, task: asyncio.Task[None], settlements: CallSettler, call: HandlerCall, outcome: Outcome
+        self, slot: _Slot, settlements: CallSettler, call: HandlerCall, outcome: Outcome
     ) -> Outcome | None:
         """Settle the last message that is here. The same call asks for more, or releases the session if others wait."""
-        receiver = self._receivers[task]
+        receiver = slot.receiver
         if not isinstance(outcome, Complete) or has_messages(receiver) or self._stopping or self._alone.is_taken:
             return await settlements.settle_reporting(call, outcome)
-        others, company = self._may_leave_slot(task, receiver), len(self._held) > 1
+        others, company = self._may_leave_slot(slot), len(self._slots) > 1
         with asking(receiver, self._ahead, _AHEAD, others=others, in_company=company):
             settled = await settlements.settle_reporting(call, outcome)
-        self._leaves_slot(task, leaves=is_released(receiver))
+        self._leaves_slot(slot, leaves=is_released(receiver))
         return settled
 
-    async def _more(
-        self, task: asyncio.Task[None], receiver: ServiceBusSessionReceiver, wanted: int, wait: float
-    ) -> list[ServiceBusReceivedMessage]:
+    async def _more(self, slot: _Slot, wanted: int, wait: float) -> list[ServiceBusReceivedMessage]:
         """Wait for messages of a session that has none now, unless another session takes its slot."""
-        self._idle[task] = None
+        receiver = slot.receiver
+        self._slots.happens(slot, SlotEvent.EMPTY)
         self._room.set()
         try:
             idle, time = self._plan.settings.session_idle_timeout, self._handling.time
             return await filled(receiver, wanted, idle, wait, time, goes_on=lambda: not is_released(receiver))
         finally:
-            self._idle.pop(task, None)
+            self._slots.happens(slot, SlotEvent.FILLED)
 
     async def _end_call(self, settlements: CallSettler, call: HandlerCall) -> None:
         """Decide what becomes of the messages of a call that the work on its session leaves unsettled."""
@@ -422,7 +402,7 @@ class SessionConsumer:
 
     async def _handle_all(
         self,
-        task: asyncio.Task[None],
+        slot: _Slot,
         settlements: CallSettler,
         messages: Sequence[ServiceBusReceivedMessage],
         scopes: Scopes,
@@ -430,47 +410,47 @@ class SessionConsumer:
     ) -> bool:
         """Handle messages in their order. Return whether the session may be kept."""
         for message in messages:
-            if self._stopping or self._handling.time.now() >= ends or not self._admits(task):
+            if self._stopping or self._handling.time.now() >= ends or not self._admits(slot):
                 return False
-            if not self._sessions[task].locked:  # the process was suspended, or a handler has blocked the event loop
-                return self._ended_before(task, message)
+            if not slot.receiver.session.locked:  # the process was suspended, or a handler has blocked the event loop
+                return self._ended_before(slot, message)
             self._handling.limit.take(1)
             settlements.origin.counts.received += 1
             chosen = self._handling.choose(message)
             handler = chosen if isinstance(chosen, HandlerPlan) else self._plan.handlers[0]
-            call = self._held[task] = HandlerCall(settlements.origin, handler, (message,))
+            call = slot.call = HandlerCall(settlements.origin, handler, (message,))
             if isinstance(chosen, Outcome):
                 outcome: Outcome | None = chosen
             else:
                 self._handling.note_lag(settlements.origin.counts, call.messages)
                 (outcome,) = await self._handling.outcomes_of(call, scopes)
-                await self._forget_cancellation(task, call)
+                await self._forget_cancellation(slot.task, call)
             outcome = outcome or self._again(call, message)
             if call.end((outcome,)) is CallTask.SETTLE:
                 if message is messages[-1]:
-                    settled = await self._settle_last(task, settlements, call, outcome)
+                    settled = await self._settle_last(slot, settlements, call, outcome)
                 else:
                     settled = await settlements.settle_reporting(call, outcome)
                 if _comes_again(settled):
                     return False
             elif not _may_go_on(call):
                 return False
-            self._holds_no_call(task)
+            self._holds_no_call(slot)
         return True
 
-    def _holds_no_call(self, task: asyncio.Task[None]) -> None:
-        self._held[task] = None
+    def _holds_no_call(self, slot: _Slot) -> None:
+        slot.call = None
         self._alone.noted()
 
-    def _ended_before(self, task: asyncio.Task[None], message: ServiceBusReceivedMessage) -> bool:
+    def _ended_before(self, slot: _Slot, message: ServiceBusReceivedMessage) -> bool:
         """Report that the lock on a session ended before a handler began its next message. The session is not kept."""
         said = "%s: the lock on session %r ended before the message %s began; it comes again"
-        _log.warning(said, self._plan.source.path, self._sessions[task].session_id, message.sequence_number)
+        _log.warning(said, self._plan.source.path, slot.receiver.session.session_id, message.sequence_number)
         return False
 
     async def _handle_batch(
         self,
-        task: asyncio.Task[None],
+        slot: _Slot,
         settlements: CallSettler,
         messages: Sequence[ServiceBusReceivedMessage],
         scopes: Scopes,
@@ -481,10 +461,10 @@ class SessionConsumer:
         try:
             chosen = self._handling.choose(rest[0])
             while rest:
-                if self._stopping or self._handling.time.now() >= ends or not self._admits(task):
+                if self._stopping or self._handling.time.now() >= ends or not self._admits(slot):
                     return False
-                if not self._sessions[task].locked:
-                    return self._ended_before(task, rest[0])
+                if not slot.receiver.session.locked:
+                    return self._ended_before(slot, rest[0])
                 own, following = self._run_of(chosen, rest)
                 count = self._handling.limit.take(len(own))
                 if count < len(own):
@@ -496,13 +476,13 @@ class SessionConsumer:
                 else:
                     call, others = None, [(HandlerCall(settlements.origin, self._plan.handlers[0], own), chosen)]
                 for unhandled, outcome in others:
-                    self._held[task] = unhandled
+                    slot.call = unhandled
                     unhandled.end((outcome,))
                     if _comes_again(await settlements.settle_reporting(unhandled, outcome)):
                         return False
-                if call is not None and not await self._handle_run(task, settlements, call, scopes):
+                if call is not None and not await self._handle_run(slot, settlements, call, scopes):
                     return False
-                self._holds_no_call(task)
+                self._holds_no_call(slot)
                 if following is not None:
                     chosen = following
             return True
@@ -525,14 +505,12 @@ class SessionConsumer:
             own.append(rest.popleft())
         return own, None
 
-    async def _handle_run(
-        self, task: asyncio.Task[None], settlements: CallSettler, call: HandlerCall, scopes: Scopes
-    ) -> bool:
+    async def _handle_run(self, slot: _Slot, settlements: CallSettler, call: HandlerCall, scopes: Scopes) -> bool:
         """Handle messages of one handler. Return whether further messages may be handled after them."""
-        self._held[task] = call
+        slot.call = call
         self._handling.note_lag(settlements.origin.counts, call.messages)
         outcomes = await self._handling.outcomes_of(call, scopes)
-        await self._forget_cancellation(task, call)
+        await self._forget_cancellation(slot.task, call)
         decided = [
             outcome or self._again(call, message) for message, outcome in zip(call.messages, outcomes, strict=True)
         ]
@@ -554,19 +532,18 @@ class SessionConsumer:
 
     def renewables(self) -> Iterable[Renewable]:
         """Return the sessions that are held. Called in another thread."""
-        held, allows, left = self._held, self._limit.allows, self.left
-        sessions = snapshot(self._sessions.items())
-        return [session for task, session in sessions if task not in left and allows(held.get(task), (session,))]
+        allows = self._limit.allows
+        kept = [slot for slot in snapshot(self._slots.taken) if self._slots.state_of(slot) is not SlotState.LEFT]
+        return [slot.receiver.session for slot in kept if allows(slot.call, (slot.receiver.session,))]
 
     def lost(self, renewable: Renewable) -> bool:
         """End the work on a session whose lock was lost."""
-        for task, session in self._sessions.items():
-            if session is renewable:
-                call = self._held[task]
-                if call is not None:
-                    call.origin.counts.locks_lost += 1
-                if call is None or call.lose_lock() is CallTask.CANCEL:
-                    task.cancel()
+        for slot in self._slots.taken:
+            if slot.receiver.session is renewable:
+                if slot.call is not None:
+                    slot.call.origin.counts.locks_lost += 1
+                if slot.call is None or slot.call.lose_lock() is CallTask.CANCEL:
+                    slot.task.cancel()
                 return True
         return False
 
@@ -577,12 +554,11 @@ class SessionConsumer:
         self._stopping = True  # their messages are given back uncounted, also if `finish` was not reached yet
         if self._turning is not None:
             self._turning.cancel()
-        for task, call in self._held.items():
-            if call is None:
-                task.cancel()
-            elif task not in self._cut_off and call.cut_off() is CallTask.CANCEL:
-                self._cut_off.add(task)
-                task.cancel()
+        for slot in self._slots.taken:
+            if slot.call is None or (
+                slot.call.cut_off() is CallTask.CANCEL and self._slots.happens(slot, SlotEvent.CUT_OFF)
+            ):
+                slot.task.cancel()
 
     async def finish(self, seconds: float, cancelling: float = CANCELLING) -> None:
         """Let the running handlers finish. Cancel the rest, and give their messages back uncounted.
@@ -592,39 +568,50 @@ class SessionConsumer:
         self._stopping = True
         if self._turning is not None:
             self._turning.cancel()
-        for task, call in self._held.items():
-            if call is None:
-                if task not in self._ending:  # it waits for messages
-                    task.cancel()
-            else:
-                call.unqueue()
-        if self._held:
-            await asyncio.wait(set(self._held), timeout=seconds)
-        left = {task: call for task, call in self._held.items() if task not in self.left}
+        for slot in self._slots.taken:
+            if slot.call is not None:
+                slot.call.unqueue()
+            elif self._slots.state_of(slot) is not SlotState.ACCEPTED and not self._ends(slot):  # it waits
+                slot.task.cancel()
+        if len(self._slots):
+            await asyncio.wait([slot.task for slot in self._slots.taken], timeout=seconds)
+        calls = {slot: slot.call for slot in self._slots.taken if self._slots.state_of(slot) is not SlotState.LEFT}
         self.cancel()
-        if left:
-            await asyncio.wait(left, timeout=cancelling)
-        for task, call in left.items():
-            if task in self._held and self._held[task] is call:
-                await self._leave(task, call)
-        if settling := [task for task, call in self._held.items() if call is not None and call.state in _SETTLING]:
+        if calls:
+            await asyncio.wait([slot.task for slot in calls], timeout=cancelling)
+        for slot, call in calls.items():
+            if self._slots.state_of(slot) is not None and slot.call is call:
+                await self._leave(slot)
+        settling = [slot.task for slot in self._slots.taken if slot.call is not None and slot.call.state in _SETTLING]
+        if settling:
             await asyncio.wait(settling)
 
-    async def _leave(self, task: asyncio.Task[None], call: HandlerCall | None) -> None:
+    def _ends(self, slot: _Slot) -> bool:
+        """Return whether a session is given back already."""
+        state = self._slots.state_of(slot)
+        return state is None or state.ends
+
+    @property
+    def left(self) -> set[asyncio.Task[None]]:
+        """The tasks that the worker has left."""
+        return {slot.task for slot in self._slots.those(SlotState.LEFT)}
+
+    async def _leave(self, slot: _Slot) -> None:
         """Leave a task that does not end, with its session locked if a handler still works on it."""
+        call = slot.call
         if call is None:
-            if task in self._ending:
-                self.left.add(task)
+            if self._ends(slot):
+                self._slots.happens(slot, SlotEvent.ABANDON)
                 _log.warning(
                     "%s: the end of a session, or the clean-up of its dependencies, goes on although it was cancelled: "
                     "the worker ends without it",
                     self._plan.source.path,
                 )
-        elif task not in self._ending and call.leave():
-            self.left.add(task)
+        elif not self._ends(slot) and call.leave():
+            self._slots.happens(slot, SlotEvent.ABANDON)
             if call.in_thread:
-                task.cancel()
-            await self._receivers[task].close(release_session=False)
+                slot.task.cancel()
+            await slot.receiver.close(release_session=False)
 
 
 def _before_suspect(messages: Sequence[ServiceBusReceivedMessage]) -> int:

@@ -155,6 +155,7 @@ class SessionConsumer:
         receiver = self._client.get_receiver(self._plan.source.path, session_id=NEXT_AVAILABLE_SESSION)
         self._accepting = taking = taking_of(receiver)
         taking.hands = self._plan.handlers[0].settings.batch or 1
+        taking.suspects = False  # it gets them all the same, but if the process dies, none of them counts
         return receiver
 
     @property
@@ -228,6 +229,7 @@ class SessionConsumer:
             self._turning.add_done_callback(self._turns_ended)
         self._alone.noted()
         await slot.turn
+        taking.suspects = True
 
     def _turns_ended(self, turning: asyncio.Task[None]) -> None:
         if not turning.cancelled() and (error := turning.exception()) is not None:

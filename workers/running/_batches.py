@@ -256,21 +256,9 @@ class BatchConsumer(RunningCalls):
             if self.gates and self.gates.room(self.handling.time.now(), 1) <= 0:
                 self.give_back(self._taken())
                 return
-            if self._leaves_out_ended():
-                continue
             call = self._ready.popleft()
             call.began = clock.monotonic()
             self.start(call, self._run(call))
-
-    def _leaves_out_ended(self) -> bool:
-        """Leave the messages whose locks have ended out of the call that starts next. Return whether there were any.
-
-        There are some if the process was suspended.
-        """
-        ended = [message for message in self._ready[0].messages if self._taking.has_ended(message)]
-        for message in ended:
-            self.lost(message)
-        return bool(ended)
 
     def _taken(self) -> list[ServiceBusReceivedMessage]:
         """Return the messages of the calls that wait, and forget these calls."""
@@ -279,7 +267,10 @@ class BatchConsumer(RunningCalls):
         return messages
 
     async def _run(self, call: HandlerCall) -> None:
-        if not self.lets_begin(call):
+        ended = [message for message in call.messages if self.has_ended(message)]
+        if ended:
+            self._leave_out(call, ended)
+        if not call.messages:
             return
         self.handling.note_lag(self.origin.counts, call.messages)
         outcomes = await self.handling.outcomes_of(call)
@@ -302,22 +293,19 @@ class BatchConsumer(RunningCalls):
     def lost(self, renewable: Renewable) -> bool:
         """End the work on a message whose lock was lost. A batch that waits is called without it."""
         for call in self._ready:
-            for place, message in enumerate(call.messages):
+            for message in call.messages:
                 if message is renewable:
-                    self.origin.counts.locks_lost += 1
-                    self._leave_out(call, place)
+                    self._leave_out(call, [message])
+                    if not call.messages:
+                        self._ready.remove(call)
                     return True
         return super().lost(renewable)
 
-    def _leave_out(self, call: HandlerCall, place: int) -> None:
-        """Replace a call that waits by one without one of its messages."""
-        at, messages = self._ready.index(call), list(call.messages)
-        self.give_back([messages.pop(place)])
-        del self._ready[at]
-        if messages:
-            made = call.part(messages)
-            made.bodies = [*call.bodies[:place], *call.bodies[place + 1 :]] if call.bodies is not None else None
-            self._ready.insert(at, made)
+    def _leave_out(self, call: HandlerCall, lost: Sequence[ServiceBusReceivedMessage]) -> None:
+        """Give messages of a call back that has not begun, because their locks are lost. The others stay in it."""
+        self.origin.counts.locks_lost += len(lost)
+        call.leave_out(lost)
+        self.give_back(lost)
 
     async def finish(self, seconds: float, cancelling: float = CANCELLING) -> None:
         """Give back the messages of calls that wait, let the running handlers finish, and give the rest back."""

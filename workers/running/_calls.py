@@ -105,6 +105,14 @@ class HandlerCall:
             made.additions = self.additions
         return made
 
+    def leave_out(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+        """Leave messages out of this batch, which no handler has begun."""
+        kept = [place for place, each in enumerate(self.messages) if not any(each is one for one in messages)]
+        self.messages = [self.messages[place] for place in kept]
+        self.message = self.messages[0] if kept else self.message
+        if self.bodies is not None:
+            self.bodies = [self.bodies[place] for place in kept]
+
     # -- what happens to the call --------------------------------------------------------------------------------------
 
     def end(self, outcomes: Sequence[Outcome | None]) -> CallTask:

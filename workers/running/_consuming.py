@@ -116,17 +116,15 @@ class RunningCalls:
         self.give_back(messages[count:])
         return messages[:count]
 
-    def lets_begin(self, call: HandlerCall) -> bool:
-        """Return whether the locks of a call hold. If one does not, give the messages back.
+    def has_ended(self, message: ServiceBusReceivedMessage) -> bool:
+        """Return whether the lock of a message has ended before its handler begins. Log it if it has.
 
-        A lock can end before its handler begins if the process was suspended.
+        That happens if the process was suspended.
         """
-        if not any([self._taking.has_ended(message) for message in call.messages]):  # noqa: C419 -- faster
-            return True
-        self.origin.counts.locks_lost += 1
-        _log.warning("%s: a lock ended before its handler began; the message comes again", call.entity)
-        self.give_back(call.messages)
-        return False
+        ended = self._taking.has_ended(message)
+        if ended:
+            _log.warning("%s: a lock ended before its handler began; the message comes again", self.entity)
+        return ended
 
     def give_back(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """Give messages that no handler has begun back uncounted, in a task that the end of the worker waits for."""
@@ -437,7 +435,9 @@ class Consumer(RunningCalls):
 
     async def work_on(self, call: HandlerCall, /) -> None:
         """Call the handler, and settle the message by the outcome."""
-        if not self.lets_begin(call):
+        if self.has_ended(call.message):
+            self.origin.counts.locks_lost += 1
+            self.give_back(call.messages)
             return
         (outcome,) = outcomes = await self.handling.outcomes_of(call)
         if call.end(outcomes) is not CallTask.SETTLE or outcome is None:

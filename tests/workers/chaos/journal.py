@@ -251,9 +251,10 @@ def summary(given: Iterable[Handling]) -> str:
     all_of_them = list(given)
     times = Counter(each.message for each in all_of_them)
     again = sum(1 for count in times.values() if count > 1)
+    starts = sum(len(each.starts) for each in all_of_them)
     cut = sum(1 for each in all_of_them if each.how == "cut")
     attempts = max((each.attempt for each in all_of_them), default=0)
     return (
-        f"{len(times):,} messages, {len(all_of_them):,} handlings, {again:,} messages handled again, "
-        f"{cut:,} handlings cut off, delivery count at most {attempts}"
+        f"{len(times):,} messages, {len(all_of_them):,} handlings, {starts:,} starts, "
+        f"{again:,} messages handled again, {cut:,} handlings cut off, delivery count at most {attempts}"
     )

@@ -2,6 +2,10 @@
 
 A round lasts some seconds. Messages are sent all the time, and one fault follows the other. Then the round waits until
 all messages are handled, and checks every start of a handler.
+
+No fault sets a clock. Only the machine has one that a server reads, and setting it needs the rights of root and would
+meet all other programs; a time namespace of Linux does not change the time of day. The machine of credit
+(``make prove WHAT=credit``) lets the clocks of its servers leap.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusMessage
 from tests.children import child
-from tests.waiting import eventually
+from tests.waiting import eventually, eventually_in_steps
 from tests.workers.chaos.journal import Ends, Handling, Journal, faults
 
 __all__ = ["LOCK", "Town", "crowd", "in_work"]
@@ -234,7 +234,7 @@ class Town:
             return self.journal.done >= set(self.sent) - self.unsafe and not await self.left()
 
         try:
-            await eventually(empty, 240)
+            await eventually_in_steps(empty, lambda: len(self.journal.lines()))
         except AssertionError:
             raise AssertionError("\n".join(["not all messages were completed", *self.faults()[:10]])) from None
 

@@ -124,3 +124,13 @@ def test_additions_after_a_mark_are_forgotten() -> None:
     call.restore(mark)
     assert [bytes(message.body) for _, message in call.additions.sends or ()] == [b"first"]
     assert call.additions.keys is None
+
+
+def test_messages_that_are_left_out_of_a_batch_take_their_bodies_along() -> None:
+    call = call_of(count=3)
+    first, second, third = call.messages
+    call.bodies = ["a", "b", "c"]
+    call.leave_out([first])
+    assert (list(call.messages), call.message, call.bodies) == ([second, third], second, ["b", "c"])
+    call.leave_out([second, third])
+    assert (list(call.messages), call.bodies) == ([], [])

@@ -19,7 +19,7 @@ import pytest
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.model import BROKERS_REASONS, ServiceBusSubQueue
+from sbredis.model import BROKERS_REASONS, ServiceBusSubQueue, taking_of
 from sbredis.servers import LocalServer
 from sbredis.testing import Bus
 from sbredis.workers import Worker
@@ -251,6 +251,49 @@ async def test_a_suspect_that_waits_for_a_later_turn_begins_when_the_last_handle
             return "suspects wait for a later turn" in caplog.text
 
         await eventually(turn_ended)
+        assert began == ["slow"]
+        slow.set()
+        await eventually(lambda: began == ["slow", "suspect"])
+
+
+@pytest.mark.parametrize("options", [{}, {"batch": 4, "batch_wait": 0}], ids=["single", "batches"])
+async def test_a_suspect_that_comes_after_its_turn_is_given_back(
+    sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, options: dict[str, Any]
+) -> None:
+    """The reply to a call of the turn may be late. The handler of another queue lasts for longer than the turn."""
+    caplog.set_level(logging.INFO, "sbredis.worker")
+    await sbredis_bus.create_queue("orders", max_delivery_count=2, lock_duration=timedelta(seconds=10))
+    await sbredis_bus.create_queue("steps", lock_duration=timedelta(seconds=300))
+    client, worker = sbredis_bus.client, Worker(sbredis_bus.url)
+    await client.get_queue_sender("orders").send_messages(ServiceBusMessage("suspect"))
+    assert len(await client.get_queue_receiver("orders").receive_messages(1)) == 1
+    await client.get_queue_sender("steps").send_messages(ServiceBusMessage("slow"))
+    began, slow = list[str](), asyncio.Event()
+
+    async def one(text: str) -> None:
+        began.append(text)
+        await slow.wait()
+
+    async def many(texts: list[str]) -> None:
+        began.extend(texts)
+
+    worker.queue("orders", **options)(many if options else one)
+    worker.queue("steps")(one)
+    async with sbredis_bus.running(worker):
+        await eventually(lambda: began == ["slow"])
+        sbredis_bus.clock.advance(seconds=11)
+
+        async def turn_ended() -> bool:
+            sbredis_bus.clock.advance(seconds=0.5)
+            return "suspects wait for a later turn" in caplog.text
+
+        await eventually(turn_ended)
+        (consumer,) = [each.consumer for each in worker._running().services if each.consumer.entity == "orders"]
+        taking = taking_of(consumer.origin.receiver)
+        taking.suspects = True  # as the late reply has it
+        taking.end_waits()
+        await eventually(lambda: worker._running().report().counts["orders"].given_back > 0)
+        taking.suspects = False
         assert began == ["slow"]
         slow.set()
         await eventually(lambda: began == ["slow", "suspect"])

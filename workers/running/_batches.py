@@ -218,6 +218,7 @@ class BatchConsumer(RunningCalls):
             self._filling = messages
             await filled(receiver, most, 60, self._wait, time, found=messages, goes_on=self._goes_on)
             self._filling = []
+            messages = await self.innocent(messages)
             if self.gates:
                 messages = self.admitted(messages, self._size.most)
             if not self.alone.lets_begin(self):

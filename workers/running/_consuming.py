@@ -73,6 +73,8 @@ class RunningCalls:
         self._taking = taking_of(self.origin.receiver)
         self._taking.hands = self._hands = 3 * self._most_unanswered if plan.in_batches else 2 * self._most_unanswered
         self._taking.suspects, self._taking.told = False, self._look_for_suspects
+        self._has_taken = False
+        """Whether suspects were taken here, so that some may come after their turn."""
 
     @property
     def room(self) -> int:
@@ -205,6 +207,7 @@ class RunningCalls:
         waits = self._taking.suspects_wait and not self.alone.is_taken
         if waits and self._turns.due_in(self.handling.time.now(), self.alone.held) <= 0:
             self.origin.receiver.prefetch_count = 0
+            self._has_taken = True
             try:
                 await self.alone.turn(self, self._turns, self._take_alone)
             finally:
@@ -220,6 +223,17 @@ class RunningCalls:
                 self.start_messages(messages)
                 await asyncio.sleep(0)
                 await self.alone.calm()
+
+    async def innocent(self, messages: list[ServiceBusReceivedMessage]) -> list[ServiceBusReceivedMessage]:
+        """Return the messages that may be handled beside others. Give suspects that came after their turn back.
+
+        The next call is made after that, so that it learns that they wait.
+        """
+        if not self._has_taken or not any([message.is_suspect for message in messages]):  # noqa: C419 -- faster
+            return messages
+        late = [message for message in messages if message.is_suspect]
+        await asyncio.wait((self.settlements.start(self.settlements.release(late), len(late)),))
+        return [message for message in messages if not message.is_suspect]
 
     def start_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """Start the handlers of messages, for which there is room."""
@@ -334,7 +348,7 @@ class Consumer(RunningCalls):
                 if room <= 0:
                     room = await self._room_after_wait()
                 self._prefetch(self.handling.limit.at_most(self._prefetching.size))
-            messages = await self.origin.receiver.receive_messages(room, 60, gather=False)
+            messages = await self.innocent(await self.origin.receiver.receive_messages(room, 60, gather=False))
             if self.gates:
                 messages = self.admitted(messages)
             if not self.alone.lets_begin(self):

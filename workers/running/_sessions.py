@@ -293,6 +293,8 @@ class SessionConsumer:
                         await self._wait_for_turn(slot)
                         ends, suspect = math.inf, True
                         continue
+                if suspect and self._slots.state_of(slot) is not SlotState.CHOSEN:
+                    break  # its turn was over before its message came
                 if suspect and messages:
                     with self._alone.handling(self.entity, messages[0]):
                         await handle_all(slot, settlements, messages, scopes, ends)

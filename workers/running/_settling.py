@@ -131,12 +131,13 @@ class CallSettler:
         for together in self._gathering.transactions(calls):
             self.start(self._transact_together(together), len(together))
 
-    def start(self, work: Coroutine[Any, Any, object], count: int) -> None:
+    def start(self, work: Coroutine[Any, Any, object], count: int) -> asyncio.Task[object]:
         """Settle this number of messages in a task of its own."""
         self._under_way += count
         task = self._loop.create_task(work)
         self._calls.add(task)
         task.add_done_callback(lambda ended: self._ended(ended, count))
+        return task
 
     def _ended(self, task: asyncio.Task[object], count: int) -> None:
         self._calls.discard(task)

@@ -461,8 +461,7 @@ def _settle_steps(parts: Sequence[TransactionPart]) -> list[_CommitStep]:
     steps: dict[tuple[Any, ...], _CommitStep] = {}
     for part in parts:
         if isinstance(part, SettlePart):
-            entity: Entity = part.hold.reception.owner  # type: ignore[assignment]
-            link = entity.partition_client_of(part.hold)
+            link: PartitionClient = part.hold.reception.link
             made = _RenewStep(link) if part.kind == "renew" else _SettleStep(link, part.kind)
             step = steps.setdefault((link, part.kind), made)
             assert isinstance(step, _SettleStep)
@@ -535,10 +534,10 @@ def _require_same_partition(
     """
     keys: list[str | bytes] = []
     for part in parts:
-        if isinstance(part, SettlePart) and part.hold.reception.owner is entity:
+        if isinstance(part, SettlePart) and part.hold.reception.link.entity is entity:
             if part.key is not None:
                 keys.append(part.key)
-            elif entity.partition_client_of(part.hold) is not link:
+            elif part.hold.reception.link is not link:
                 raise ValueError(
                     f"The transaction settles a message without a key of the partitioned {entity.record.kind} "
                     f"{entity.name!r}, and sends messages with the key {key!r} to another partition of it. Send them "

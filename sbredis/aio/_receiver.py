@@ -806,10 +806,8 @@ def take_back(receiver: ServiceBusReceiver, messages: list[ServiceBusReceivedMes
         inbox.take_back(messages, first=True)
 
 
-def take_back_by_number(receiver: ServiceBusReceiver, messages: list[ServiceBusReceivedMessage]) -> None:
+def take_back_by_number(messages: list[ServiceBusReceivedMessage]) -> None:
     """Release messages that were received by number for a caller who was interrupted. Call this in the event loop."""
-    entity = receiver._lookup.found  # pyright: ignore[reportPrivateUsage]
     for hold in map(hold_of, messages):
         hold.let_go()
-        if entity is not None:
-            entity.partition_client_of(hold).give_back(hold)
+        hold.reception.link.give_back(hold)

@@ -238,8 +238,8 @@ class ServiceBusSettler:
         shown = (await held.partition_client.read("p", make, deadline)).messages
         if not shown or shown[0].name != given.name:
             raise lock_lost(held.partition_client, given.name)
-        base = held.partition_client.entity.base(given.partition)
-        reception = Reception(base, ServiceBusReceiveMode.PEEK_LOCK, held.partition_client.entity, peeked=True)
+        link = held.partition_client
+        reception = Reception(link.base, ServiceBusReceiveMode.PEEK_LOCK, link, peeked=True)
         return changes_of(hold_of(delivered(shown[0], reception, None)), modify, reason, description)
 
     def _message_token(self, lock_token: UUID | str) -> LockToken:

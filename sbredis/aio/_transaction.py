@@ -270,7 +270,7 @@ class ServiceBusTransaction:
         description: str | None = None,
     ) -> None:
         hold = require_lock(message, kind)
-        entity: Entity = hold.reception.owner  # type: ignore[assignment]
+        entity: Entity = hold.reception.link.entity
         if entity.connection is not self._connection:
             raise ValueError("The message was received through another client. Use a transaction of that client.")
         if kind == "renew" and hold.session is not None:

@@ -38,7 +38,6 @@ from sbredis.registry import EntityRecord, Namespace, reservation_of, say_reserv
 
 if TYPE_CHECKING:
     from sbredis.client._connection import Connection
-    from sbredis.model import Hold
 
 __all__ = ["Creation", "Entity", "KnownEntities"]
 
@@ -127,10 +126,6 @@ class Entity:
         """Return the number to add to a partition's own numbers to make sequence numbers."""
         return number << 48 if self.partitioned else 0
 
-    def number_of(self, hold: Hold) -> int:
-        """Return the number of the partition of a received message."""
-        return hold.reception.base >> 48 if self.partitioned else self.numbers[0]
-
     def place(self, sequence_number: int) -> tuple[int, int]:
         """Split a sequence number into the partition, which may not exist, and the number inside the partition."""
         if not self.partitioned:
@@ -148,11 +143,6 @@ class Entity:
     def connected(self) -> bool:
         """Whether there is a connection to the server of each partition that the client uses."""
         return all(link.connected for link in self._partition_clients.values() if link.number in self.numbers)
-
-    def partition_client_of(self, hold: Hold) -> PartitionClient:
-        """Return the client for the partition of a received message."""
-        number = hold.reception.base >> 48 if self.partitioned else self.numbers[0]
-        return self._partition_clients.get(number) or self.partition_client(number)
 
     def of_session(self, name: str) -> PartitionClient:
         """Return the client for the partition of a session."""

@@ -67,8 +67,8 @@ class Reception:
     base: int
     """The number to add to a message's number in its partition, to get its sequence number."""
     mode: ServiceBusReceiveMode
-    owner: object
-    """The entity object through which the client received the messages; ``None`` for a copy."""
+    link: Any
+    """The client's object for the partition from which the messages were received; ``None`` for a copy."""
     peeked: bool = False
     rider: Any = None
     """The receiver's object whose grants may ride with the calls that settle the messages; ``None`` if there is none.
@@ -127,5 +127,5 @@ class Hold:
             watcher(self)
 
     def unlocked(self) -> Hold:
-        """Return the hold for a copy of the message. It has no lock and no owner."""
-        return replace(self, reception=replace(self.reception, owner=None, rider=None), lease=None, watchers=())
+        """Return the hold for a copy of the message. It has no lock and no partition."""
+        return replace(self, reception=replace(self.reception, link=None, rider=None), lease=None, watchers=())

@@ -91,7 +91,8 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         try:
             return current_content(self._hold.delivery)
         except DataLayoutError as error:
-            error.entity = getattr(self._hold.reception.owner, "name", None)
+            link = self._hold.reception.link
+            error.entity = None if link is None else link.entity.name
             raise
 
     def _applying_lifetime(self) -> int | None:

@@ -77,8 +77,9 @@ class MessageSide:
                 start, wanted, side=side, room=_PAGE_BYTES, states=states, call_id=CallId("", 0, call_id.now)
             )
 
-        page = await self.entity.partition_client(number).read("p", make, deadline_of(self._timeout))
-        reception = Reception(self.entity.base(number), ServiceBusReceiveMode.PEEK_LOCK, self.entity, peeked=True)
+        link = self.entity.partition_client(number)
+        page = await link.read("p", make, deadline_of(self._timeout))
+        reception = Reception(link.base, ServiceBusReceiveMode.PEEK_LOCK, link, peeked=True)
         return [delivered(each, reception, None) for each in page.messages]
 
 

@@ -146,7 +146,7 @@ class Deferred:
     ) -> tuple[Received, list[ServiceBusReceivedMessage]]:
         session, mode = self._session, self._mode
         token = new_token() if self._lease is None else self._lease.token
-        reception = Reception(self._entity.base(partition_client.number), self._receive_mode, self._entity)
+        reception = Reception(partition_client.base, self._receive_mode, partition_client)
 
         def make(partition: Partition, call_id: CallId) -> Request[Received]:
             name = None if session is None else session.name
@@ -193,7 +193,7 @@ class Deferred:
             if not left:
                 break
             # According to the partition's clock, these locks may not have ended yet. So release the messages first.
-            given = [self._entity.partition_client_of(hold).give_back(hold) for hold in ended]
+            given = [hold.reception.link.give_back(hold) for hold in ended]
             await asyncio.wait([future for future in given if future is not None])
             places, _ = self._places([hold.sequence_number for hold in ended])
             for hold in ended:
@@ -213,7 +213,7 @@ class Deferred:
         found = [hold_of(message) for message in self._found.values()]
         loop = asyncio.get_running_loop()
         deleted = [
-            self._entity.partition_client_of(hold).settling("complete").settle(hold, loop, self._deadline)
+            hold.reception.link.settling("complete").settle(hold, loop, self._deadline)
             for hold in found
             if hold.lease is not None
         ]
@@ -224,4 +224,4 @@ class Deferred:
     def _give_back(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         for message in messages:
             hold = hold_of(message)
-            self._entity.partition_client_of(hold).give_back(hold)
+            hold.reception.link.give_back(hold)

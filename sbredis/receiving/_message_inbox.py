@@ -40,7 +40,7 @@ class MessageInbox(Inbox[ServiceBusReceivedMessage]):
                     continue
                 until_utc = clock.utc() + ends - clock.now()
                 lease = MessageLease(token, ends, until_utc, gift.fence, partition=link.number)
-            reception = Reception(link.base, self.mode, link.entity, rider=driver)
+            reception = Reception(link.base, self.mode, link, rider=driver)
             messages += [delivered(each, reception, lease) for each in gift.messages]
         return messages
 
@@ -49,4 +49,4 @@ class MessageInbox(Inbox[ServiceBusReceivedMessage]):
 
     def _release(self, items: Sequence[ServiceBusReceivedMessage]) -> None:
         for hold in map(hold_of, items):
-            _ = self.entity.partition_client_of(hold).give_back(hold)
+            _ = hold.reception.link.give_back(hold)

@@ -68,7 +68,8 @@ class Peeking:
                 visited += 1
                 continue
             self._onwards[number] = number_of(page.messages[-1].name) + 1
-            reception = Reception(entity.base(number), ServiceBusReceiveMode.PEEK_LOCK, entity, peeked=True)
+            link = entity.partition_client(number)
+            reception = Reception(link.base, ServiceBusReceiveMode.PEEK_LOCK, link, peeked=True)
             for each in page.messages:
                 size += len(each.record)
                 found.append(delivered(each, reception, None))

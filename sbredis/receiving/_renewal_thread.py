@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from sbredis._loop_thread import LoopThread
 from sbredis._tasks import wait_until
@@ -27,7 +27,7 @@ from sbredis.receiving._settling import lock_ended
 from sbredis.receiving._stand_in_process import HeldLock, StandInProcess
 
 if TYPE_CHECKING:
-    from sbredis.client import Connection, Entity
+    from sbredis.client import Connection, Entity, PartitionClient
 
 __all__ = ["RenewalThread"]
 
@@ -251,8 +251,8 @@ class RenewalThread(LoopThread):
         if isinstance(hold, HeldSession):
             return _RenewedLease(lease, hold.entity, hold.partition_client.number)
         if hold.locked:
-            entity = cast("Entity", hold.reception.owner)
-            return _RenewedLease(lease, entity, entity.number_of(hold))
+            link: PartitionClient = hold.reception.link
+            return _RenewedLease(lease, link.entity, link.number)
         return None
 
     # -- renewing ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import itertools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sbredis.client import RenewJob
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, Outcome, ServiceBusError
@@ -22,7 +22,7 @@ from sbredis.receiving._held_session import HeldSession
 from sbredis.telemetry import named, shortened
 
 if TYPE_CHECKING:
-    from sbredis.client import Clock, ConnectionReference, Entity
+    from sbredis.client import Clock, ConnectionReference, Entity, PartitionClient
     from sbredis.telemetry import Telemetry
 
 __all__ = ["LockRenewFailureCallback", "RenewalReport", "Renewals", "RenewedLock", "renewal"]
@@ -48,12 +48,15 @@ class RenewedLock(NamedTuple):
 
 def renewal(hold: Hold, deadline: float) -> asyncio.Future[None]:
     """Renew the lock on a message."""
-    partition_client = cast("Entity", hold.reception.owner).partition_client_of(hold)
-    return partition_client.renewing.submit(RenewJob(hold.lock(), deadline, hold))
+    link: PartitionClient = hold.reception.link
+    return link.renewing.submit(RenewJob(hold.lock(), deadline, hold))
 
 
 def _entity(hold: Hold | HeldSession) -> Entity:
-    return hold.entity if isinstance(hold, HeldSession) else cast("Entity", hold.reception.owner)
+    if isinstance(hold, HeldSession):
+        return hold.entity
+    link: PartitionClient = hold.reception.link
+    return link.entity
 
 
 class RenewalReport(NamedTuple):

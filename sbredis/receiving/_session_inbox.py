@@ -96,7 +96,7 @@ class SessionInbox(MessageInbox):
         """Return the messages of gifts. They have the lock of the session."""
         link = driver.partition_client
         lease = self.session.lease if self.mode is ServiceBusReceiveMode.PEEK_LOCK else None
-        reception = Reception(link.base, self.mode, link.entity, rider=driver)
+        reception = Reception(link.base, self.mode, link, rider=driver)
         messages: list[ServiceBusReceivedMessage] = []
         for gift in handed:
             for each in gift.messages:
@@ -271,7 +271,7 @@ class SessionInbox(MessageInbox):
 
     def _release(self, items: Sequence[ServiceBusReceivedMessage]) -> None:
         for hold in map(hold_of, items):
-            release = self.entity.partition_client_of(hold).give_back(hold)
+            release = hold.reception.link.give_back(hold)
             if release is not None:
                 self._withdraw()
                 self._returning.add(release)

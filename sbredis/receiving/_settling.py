@@ -98,8 +98,8 @@ class MessageSettler:
         changes = changes_of(hold, modify, reason, description)
         entity = await self._entity_of(hold, deadline)
         self.check(message, kind)  # again, because another task may have settled the message meanwhile
-        lane = entity.partition_client_of(hold).settling(kind)
-        await lane.settle(hold, asyncio.get_running_loop(), deadline, changes, delay)
+        link: PartitionClient = hold.reception.link
+        await link.settling(kind).settle(hold, asyncio.get_running_loop(), deadline, changes, delay)
         if entity.record.settings.forwards_dead and kind in {"dead_letter", "abandon"}:
             certain = kind == "dead_letter"  # too many deliveries make a dead letter, too
             connection = self._lookup.connection
@@ -110,10 +110,8 @@ class MessageSettler:
     ) -> asyncio.Future[None] | None:
         """Queue a settlement. Return ``None`` if the settlement must first wait for the entity."""
         hold = self.check(message, kind)
-        entity = self._lookup.found
-        if entity is None or hold.reception.owner is not entity:
-            return None
-        return entity.partition_client_of(hold).settling(kind).settle(hold, loop, deadline)
+        link: PartitionClient = hold.reception.link
+        return link.settling(kind).settle(hold, loop, deadline) if link.entity is self._lookup.found else None
 
     async def complete_all(self, listed: list[ServiceBusReceivedMessage], deadline: float) -> None:
         """Settle messages as done, with one call for each partition. Raise if locks have ended."""
@@ -122,12 +120,11 @@ class MessageSettler:
             return
         entity = self._lookup.found
         holds = [*live, *lost] if lost else live
-        if entity is None or any([hold.reception.owner is not entity for hold in holds]):  # noqa: C419 -- faster
+        if entity is None or any([hold.reception.link.entity is not entity for hold in holds]):  # noqa: C419 -- faster
             for hold in holds:
-                entity = await self._entity_of(hold, deadline)
+                _ = await self._entity_of(hold, deadline)
             live, lost = self._live_and_lost(listed)  # another task may have settled a message meanwhile
-        assert entity is not None
-        lost += await _complete(entity, live, deadline)
+        lost += await _complete(live, deadline)
         if lost:
             raise _locks_ended(lost, self._lookup.name)
 
@@ -170,7 +167,8 @@ class MessageSettler:
         ready = self._ready()
         assert ready is not None  # the caller is a method of the receiver
         entity = await ready(deadline)
-        if hold.reception.owner is not entity:
+        link: PartitionClient = hold.reception.link
+        if link.entity is not entity:
             raise ValueError(
                 f"The message was not received from {self._lookup.name!r} through this client. Settle it with a "
                 "receiver of the queue that it came from."
@@ -189,7 +187,7 @@ def require_lock(message: ServiceBusReceivedMessage, what: str) -> Hold:
     reception = hold.reception
     if reception.peeked:
         raise ValueError(f"The message was peeked, not received: without a lock, {what} is not possible. Receive it.")
-    if reception.owner is None:
+    if reception.link is None:
         raise ValueError(
             f"This is a copy of a message, and has no lock: {what} is not possible. Use the received message."
         )
@@ -279,7 +277,7 @@ def _each_message_once(holds: list[Hold]) -> list[list[Hold]]:
     return [list(part.values()) for part in parts]
 
 
-async def _complete(entity: Entity, holds: Sequence[Hold], deadline: float) -> list[Hold]:
+async def _complete(holds: Sequence[Hold], deadline: float) -> list[Hold]:
     """Complete messages whose locks hold according to our clock.
 
     Return the messages whose locks the server reported as lost.
@@ -290,7 +288,7 @@ async def _complete(entity: Entity, holds: Sequence[Hold], deadline: float) -> l
     for hold in holds:
         if hold.reception is not reception:  # all messages of one receiving call share their reception
             reception = hold.reception
-            place = places.setdefault(entity.partition_client_of(hold), [])
+            place = places.setdefault(reception.link, [])
         place.append(hold)
     futures = [
         partition_client.settling("complete").settle_many(part[at : at + MAXIMUM_CALL_MESSAGES], deadline)

@@ -47,9 +47,8 @@ class ServiceBusReceiver(Facade[aio.ServiceBusReceiver], Iterator[ServiceBusRece
 
     def __init__(self, bridge: Bridge, receiver: aio.ServiceBusReceiver) -> None:
         super().__init__(bridge, receiver)
-        # If a caller is interrupted at the moment when messages arrive for it, these functions run in the loop.
+        # If a caller is interrupted at the moment when messages arrive for it, this function runs in the loop.
         self._take_back = partial(take_back, receiver)
-        self._take_back_by_number = partial(take_back_by_number, receiver)
 
     # -- properties, opening -------------------------------------------------------------------------------------------
 
@@ -194,7 +193,7 @@ class ServiceBusReceiver(Facade[aio.ServiceBusReceiver], Iterator[ServiceBusRece
         it expire, and it counts as missing. Many large messages need several calls to the server.
         """
         return self._bridge.call_undoable(
-            self._take_back_by_number, self._aio.receive_deferred_messages, sequence_numbers, timeout=timeout
+            take_back_by_number, self._aio.receive_deferred_messages, sequence_numbers, timeout=timeout
         )
 
     def receive_messages_by_number(
@@ -206,7 +205,7 @@ class ServiceBusReceiver(Facade[aio.ServiceBusReceiver], Iterator[ServiceBusRece
         :class:`~sbredis.exceptions.MessageNotFoundError`. Messages of a session need the receiver of the session.
         """
         return self._bridge.call_undoable(
-            self._take_back_by_number, self._aio.receive_messages_by_number, sequence_numbers, timeout=timeout
+            take_back_by_number, self._aio.receive_messages_by_number, sequence_numbers, timeout=timeout
         )
 
     def delete_messages_by_number(self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None) -> None:

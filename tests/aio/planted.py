@@ -556,7 +556,7 @@ PLANTED = (
     Planted(
         "messages by number of an interrupted thread are not taken back",
         file="sbredis/sync/_receiver.py",
-        right="call_undoable(\n            self._take_back_by_number, self._aio.receive_messages_by_number,",
+        right="call_undoable(\n            take_back_by_number, self._aio.receive_messages_by_number,",
         wrong="call(\n            self._aio.receive_messages_by_number,",
         test="tests/sync/test_passing_on.py::test_a_method_passes_its_arguments_on_and_returns_the_result",
     ),

@@ -102,7 +102,7 @@ async def test_a_queue_is_not_forgotten_while_a_receiver_waits_or_has_a_message(
         (message,) = await waiting
         await use_others(sbredis_bus, "y")
         await forgotten(known, MOST + 1)
-        assert hold_of(message).reception.owner is known.get("orders")
+        assert hold_of(message).reception.link.entity is known.get("orders")
         await receiver.complete_message(message)
     assert await texts(sbredis_bus, "orders") == []
     await use_others(sbredis_bus, "z")

@@ -122,13 +122,13 @@ async def test_a_cancelled_receive_keeps_the_order_of_messages(url: str, partiti
                 outcome = (await asyncio.gather(task, return_exceptions=True))[0]
                 if isinstance(outcome, list):
                     for message in reversed(outcome):
-                        queue.entity.partition_client_of(hold_of(message)).give_back(hold_of(message))
-                    await queue.entity.partition_client_of(hold_of(outcome[0])).given_back()
+                        hold_of(message).reception.link.give_back(hold_of(message))
+                    await hold_of(outcome[0]).reception.link.given_back()
                 received = await receiver.receive_messages(4, 60)
                 assert bodies(received) == list("1234"), count
                 for message in received:
-                    queue.entity.partition_client_of(hold_of(message)).give_back(hold_of(message))
-                await queue.entity.partition_client_of(hold_of(received[0])).given_back()
+                    hold_of(message).reception.link.give_back(hold_of(message))
+                await hold_of(received[0]).reception.link.given_back()
 
 
 @both

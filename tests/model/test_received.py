@@ -321,12 +321,12 @@ def test_sending_a_received_message_again_does_not_change_it() -> None:
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda message: pickle.loads(pickle.dumps(message))])  # noqa: S301
 def test_a_copy_has_the_same_content_and_no_lock(again: Any) -> None:
     message = received(ServiceBusMessage("x", application_properties={"a": 1}), lock=lease(), failures=2)
-    hold_of(message).reception.owner = open  # an object in the place of the receiver
+    hold_of(message).reception.link = open  # an object in the place of the partition
     copied = again(message)
     assert type(copied) is ServiceBusReceivedMessage
     assert copied._content == message._content
     assert (copied.sequence_number, copied.delivery_count, copied.enqueued_time_utc) == (7, 3, WHEN)
-    assert (copied.lock_token, hold_of(copied).reception.owner) == (None, None)
+    assert (copied.lock_token, hold_of(copied).reception.link) == (None, None)
     assert copied.application_properties is not None
     copied.application_properties["a"] = 2
     assert message.application_properties == {"a": 1}

@@ -84,8 +84,8 @@ COPIED: Final = {"_options": ("SessionReceiverKeywords", "ReceiverKeywords")}
 
 UNDOABLE: Final = {
     "ServiceBusReceiver.receive_messages": "self._take_back",
-    "ServiceBusReceiver.receive_deferred_messages": "self._take_back_by_number",
-    "ServiceBusReceiver.receive_messages_by_number": "self._take_back_by_number",
+    "ServiceBusReceiver.receive_deferred_messages": "take_back_by_number",
+    "ServiceBusReceiver.receive_messages_by_number": "take_back_by_number",
 }
 """Coroutine functions whose results are undone if the caller was interrupted, and the functions that undo them."""
 
@@ -356,9 +356,8 @@ FIRST: Final = {
     "ServiceBusReceiver": """
         def __init__(self, bridge: Bridge, receiver: aio.ServiceBusReceiver) -> None:
             super().__init__(bridge, receiver)
-            # If a caller is interrupted at the moment when messages arrive for it, these functions run in the loop.
+            # If a caller is interrupted at the moment when messages arrive for it, this function runs in the loop.
             self._take_back = partial(take_back, receiver)
-            self._take_back_by_number = partial(take_back_by_number, receiver)
         """,
     "ServiceBusSessionReceiver": """
         def __init__(self, bridge: Bridge, receiver: aio.ServiceBusSessionReceiver) -> None:

@@ -123,7 +123,11 @@ class Wire:
 
     @property
     def quiet(self) -> bool:
-        """Whether a call that is submitted now is written at once: no other call is under way, nor was one just now."""
+        """Whether a call that is submitted now is written at once: no other call is under way, nor was one just now.
+
+        While there are other calls, a call waits for those that come in the same turn of the event loop. Otherwise a
+        wait would not gather more calls.
+        """
         if self._in_flight or self._waiting or self.failure is not None or not self.has_room or self._stream.paused:
             return False
         return self._loop.time() - self._heard_at >= self._limits.quiet_after
@@ -237,13 +241,11 @@ class Wire:
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def _enqueue(self, call: Call) -> None:
+        at_once = not self._flush_is_due and self.quiet
         self._waiting.append(call)
-        if self._flush_is_due:
-            return
-        if not self._in_flight and self._loop.time() - self._heard_at >= self._limits.quiet_after:
-            self._flush()  # write at once: while no other call is under way, a wait would not gather more calls
-        else:
-            # Do not write now: the other calls of this turn of the loop are written together with this one.
+        if at_once:
+            self._flush()
+        elif not self._flush_is_due:
             self._flush_is_due = True
             self._loop.call_soon(self._flush)
 

@@ -43,7 +43,7 @@ class Pipeline(Generic[T, R]):
         self._lane = lane
         self._loop = asyncio.get_running_loop()
         self._letter = f"{lane.letter}{number or ''}"
-        self._jobs = Jobs[T]()
+        self._jobs: Jobs[T] = Jobs()
         """The jobs of the call under way that have not ended."""
         self._request: Request[R] | None = None
         """The call under way; ``None`` before it is made."""
@@ -191,7 +191,7 @@ class Pipeline(Generic[T, R]):
         lane, entity, jobs = self._lane, self._lane.entity, self._jobs
         until = max(jobs.deadlines, default=0.0)
         delivery: CallDelivery | None = None  # ``None`` until the first attempt has failed
-        if rest is None:
+        if rest is None and lane.link.number in entity.numbers:
             await lane.connection.transport.first_connection(
                 lane.link.partition.keys, min(until - self._began, _FIRST_CONNECTION)
             )

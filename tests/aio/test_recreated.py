@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from sbredis.engine import SessionIdMissingError
-from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
-from sbredis.model import ServiceBusMessage
+from sbredis.exceptions import MessageLockLostError, MessagingEntityNotFoundError, ServiceBusError
+from sbredis.model import ServiceBusMessage, hold_of
 from sbredis.receiving._credit import CreditState
 from sbredis.receiving._credit_driver import CreditDriver
 from tests.aio.gates import Gate
@@ -54,6 +54,28 @@ async def test_create_if_missing_recreates_the_queue_of_a_receiver(url: str, par
         await eventually(lambda: exists(queue.client, queue.entity.name))
         await queue.client.get_queue_sender(queue.entity.name).send_messages(ServiceBusMessage("new"))
         assert [message.body for message in await receiving] == [b"new"]
+
+
+@in_memory
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_a_message_is_settled_only_in_the_partition_that_it_came_from(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        receiver, sender = queue.receiver(), queue.client.get_queue_sender(queue.entity.name)
+        for _ in range(20):
+            await queue.send("old")
+        first, *others = await receiver.receive_messages(20, 60)
+        await queue.client._connection.namespace.delete_entity(queue.entity.name)
+        await queue.client.ensure_queue(queue.entity.name, enable_partitioning=not partitioned)
+        with pytest.raises(MessagingEntityNotFoundError, match="that were received from the old entity are gone"):
+            await receiver.complete_message(first)  # this call finds the new queue
+        for message in others:
+            same = hold_of(message).reception.link.number in queue.entity.numbers
+            with pytest.raises(MessageLockLostError if same else MessagingEntityNotFoundError):
+                await receiver.complete_message(message)
+        await sender.send_messages(ServiceBusMessage("new"))
+        (message,) = await receiver.receive_messages(1, 60)
+        assert message.body == b"new"
+        await receiver.complete_message(message)
 
 
 @in_memory

@@ -70,7 +70,7 @@ class Lane(ABC, Generic[T, R]):
         self.entity = link.entity
         self.connection = link.connection
         self._loop = asyncio.get_running_loop()
-        self.gathering = Jobs[T]()
+        self.gathering: Jobs[T] = Jobs()
         """The jobs that wait for the next call. Only the lane changes it."""
         self._pipelines = [Pipeline(self, number) for number in range(self.depth)]
         self._timer: asyncio.TimerHandle | None = None
@@ -161,7 +161,7 @@ class Lane(ABC, Generic[T, R]):
 
     def _refuse(self, what: T, future: asyncio.Future[Any], deadline: float, terms: Any) -> None:
         """Refuse a job of another event loop; fail a job that comes after the client was closed."""
-        jobs = Jobs[T]()
+        jobs: Jobs[T] = Jobs()
         jobs.add(what, future, deadline, terms)
         self.unanswered(jobs)
         if future.get_loop() is not self._loop:
@@ -190,7 +190,7 @@ class Lane(ABC, Generic[T, R]):
     def next_jobs(self, pipeline: Pipeline[T, R]) -> Jobs[T]:
         """Return the jobs for a pipeline's next call. Wake another pipeline for the jobs that this one leaves."""
         self._woken = False
-        jobs, self.gathering = self.gathering, Jobs[T]()
+        jobs, self.gathering = self.gathering, Jobs()  # a type argument would cost more than the object itself
         count, ordered = len(jobs), pipeline is self._pipelines[0]
         if count > MAXIMUM_CALL_MESSAGES or True in [future.done() for future in jobs.futures]:
             jobs = self._first_of(jobs)

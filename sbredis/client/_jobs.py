@@ -88,5 +88,7 @@ class Jobs(Generic[T]):
 
     def clear(self) -> None:
         """Remove all jobs, because they have ended."""
-        for name in self.__slots__:
-            getattr(self, name).clear()
+        self.what.clear()
+        self.futures.clear()
+        self.deadlines.clear()
+        self.terms.clear()

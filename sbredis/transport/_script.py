@@ -26,7 +26,7 @@ class _Heads(dict[int, bytes]):
         return b"\r\n$%d\r\n" % length
 
 
-_head_of = _Heads({length: b"\r\n$%d\r\n" % length for length in range(1024)}).__getitem__
+_HEADS = _Heads({length: b"\r\n$%d\r\n" % length for length in range(1024)})
 
 
 def pack(arguments: Sequence[Argument]) -> bytes:
@@ -36,11 +36,13 @@ def pack(arguments: Sequence[Argument]) -> bytes:
 
 def _packed(before: bytes, arguments: Sequence[Argument]) -> bytes:
     """Append arguments to ``before``. The last argument gets no line end."""
-    given = [
-        argument if type(argument) is bytes else argument.encode() if type(argument) is str else _encoded(argument)
-        for argument in arguments
-    ]
-    return before + b"".join(chain.from_iterable(zip(map(_head_of, map(len, given)), given, strict=True)))
+    parts = [before]
+    for argument in arguments:
+        if type(argument) is not bytes:
+            argument = argument.encode() if type(argument) is str else _encoded(argument)
+        parts.append(_HEADS[len(argument)])
+        parts.append(argument)
+    return b"".join(parts)
 
 
 def _encoded(argument: Argument) -> bytes:

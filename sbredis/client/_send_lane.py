@@ -138,14 +138,16 @@ class SendLane(Lane[bytes | SendJob, Sent]):
     def answer(self, jobs: Jobs[bytes | SendJob], result: Sent, since: float) -> None:
         """Give each caller the numbers of its messages. Spread messages first if no other client does."""
         del since
-        messages = _messages(jobs.what) if result.scheduled else []
-        widths = [width for what in jobs.what if isinstance(what, SendJob) for width in what.widths] if messages else []
-        waits = bool(messages) and some_wait(
-            messages, widths, result.first, result.scheduled, self.connection.clock.utc()
-        )
-        taken = jobs.take(len(jobs)) if waits else jobs
-        if not (waits and self.connection.start(self._answer_when_spread(taken, result))):
-            self._answer(taken, result)
+        if result.scheduled and self._some_wait(jobs, result):
+            jobs = jobs.take(len(jobs))
+            if self.connection.start(self._answer_when_spread(jobs, result)):
+                return
+        self._answer(jobs, result)
+
+    def _some_wait(self, jobs: Jobs[bytes | SendJob], result: Sent) -> bool:
+        """Return whether messages of these jobs wait to be spread, and not because they are for a later time."""
+        widths = [width for what in jobs.what if isinstance(what, SendJob) for width in what.widths]
+        return some_wait(_messages(jobs.what), widths, result.first, result.scheduled, self.connection.clock.utc())
 
     async def _answer_when_spread(self, jobs: Jobs[bytes | SendJob], result: Sent) -> None:
         try:

@@ -322,12 +322,12 @@ class WatermarksRead(NamedTuple):
 def names(list_: list[bytes]) -> tuple[str, ...]:
     """Read the names of messages in a reply."""
     require_names(list_)
-    return tuple(name.decode() for name in list_)
+    return tuple([name.decode() for name in list_])
 
 
 def require_names(list_: list[bytes]) -> None:
     """Raise :class:`ValueError` unless all of these are names of messages."""
-    if not _NAMES.fullmatch(b"%b " % b" ".join(list_) if list_ else b""):
+    if list_ and not _NAMES.fullmatch(b"%b " % b" ".join(list_)):
         raise ValueError("a name of a message is malformed")
 
 

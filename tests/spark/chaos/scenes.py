@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,8 +26,11 @@ from tests.spark.chaos.writing import QUEUES
 
 __all__ = ["Scene", "captures", "drained", "job_list", "replays", "writes"]
 
-ROWS, TASKS, RATE = 160_000, 4, 30_000
-_WRITER = "chaos"
+ROWS, TASKS = 160_000, 4
+_SECONDS = 5
+"""A replay takes this long at least, so that a kill can meet it in the middle."""
+_KILLS = 4
+"""The largest number of kills of one replay."""
 
 
 @dataclass(frozen=True)
@@ -66,22 +67,22 @@ class Scene:
         """Start a capture of the queue that goes on for ever, in small batches."""
         return self.capture("--every", "1 second", "--max-messages", "3000")
 
-    def replay(self, source: Path) -> Job:
-        """Start a replay into the queue, slow enough to be killed in the middle."""
-        given = ("--source", str(source), "--tasks", str(TASKS), "--rate", str(RATE), "--write-id", _WRITER)
-        return Job(self.url, self.folder, "replay", self.queue, *given)
+    def replay(self, source: Path, rows: int) -> Job:
+        """Start a replay of some rows into the queue, slow enough to be killed in the middle."""
+        given = ("--source", source, "--tasks", TASKS, "--rate", rows // _SECONDS, "--write-id", source.name)
+        return Job(self.url, self.folder, "replay", self.queue, *map(str, given))
 
     def write(self) -> Job:
         """Start two streams that send the rows of files, a file in each batch."""
         return Job(self.url, self.folder, str(self.folder), module="tests.spark.chaos.writing")
 
     @contextmanager
-    def replayed(self) -> Generator[Callable[[], int]]:
-        """Yield a function that returns how many rows of the replay the queue has stored."""
+    def replayed(self, source: Path) -> Generator[Callable[[], int]]:
+        """Yield a function that returns how many rows of a replay the queue has stored."""
         with asyncio.Runner() as runner:
             client = Client(self.url)
             try:
-                yield lambda: runner.run(stored_rows(client, self.queue, _WRITER))
+                yield lambda: runner.run(stored_rows(client, self.queue, source.name))
             finally:
                 runner.run(client.close())
 
@@ -168,46 +169,68 @@ def captures(scene: Scene, moments: tuple[str, ...] = tuple(MOMENTS)) -> str:
 
 
 def replays(scene: Scene, rows: int = ROWS) -> str:
-    """Kill a replay of files into a queue, to which other messages are sent too."""
+    """Kill replays of files into a queue, to which other messages are sent too. After some kills, a replay may end."""
     chance = random.Random(scene.seed)
     scene.create()
-    source = scene.folder / "source"
-    names = write_source(source, rows, chance)
-    with job_list() as jobs, scene.replayed() as replayed:
+    kinds = victims(("sending",), "python", "jvm", "all of them by Ctrl-C")
+    names, number, sources = set[str](), 0, 0
+    with job_list() as jobs:
         with feeding(Feed(scene.url, scene.queue, scene.seed, pause=0.3, mortal=0.0)) as feed:
-            for number, (_, victim) in enumerate(
-                itertools.islice(victims(("sending",), "python", "jvm", "all of them by Ctrl-C"), scene.times), 1
-            ):
-                if victim not in {"jvm", "python"}:
-                    ended(jobs)  # otherwise an earlier one could send the rows for which this one is interrupted
-                job = scene.replay(source)
-                jobs.append(job)
-                before = replayed()
-                goal = before + 1 + (rows - before) * chance.random() / 2
-                starting = number % 4 == 0 or before == rows
-                if starting:
-                    assert job.until(job.jvm), job.said[-3000:]
-                    time.sleep(chance.random() * 15)
-                else:
-                    assert job.until(partial(reached, replayed, goal)), job.said[-3000:]
-                feed.check()
-                assert job.kill(victim), job.said[-3000:]
-                scene.say(
-                    f"{number:>3}: {victim} killed {job.age:.1f} s after the start: {replayed():,} rows sent, "
-                    f"and {len(feed):,} other messages"
-                )
-                if victim not in {"jvm", "python"} and not starting:
-                    if (code := job.wait()) == 0:  # it had just sent the last row
-                        assert replayed() == rows, job.said[-3000:]
+            while number < scene.times:
+                source, sources = scene.folder / f"source-{sources}", sources + 1
+                names |= write_source(source, rows, chance, first=len(names))
+                with scene.replayed(source) as stored:
+                    for left in range(min(_KILLS, scene.times - number), 0, -1):
+                        job, (_, victim) = scene.replay(source, rows), next(kinds)
+                        there = killed(job, victim, stored, rows, chance.random() / (left + 1), jobs)
+                        if there is None:
+                            break
+                        number += 1
+                        scene.say(
+                            f"{number:>3}: {victim} killed {job.age:.1f} s after the start: {there:,} of {rows:,} rows "
+                            f"sent, and {len(feed):,} other messages"
+                        )
+                        feed.check()
+                        if victim not in {"jvm", "python"}:
+                            assert interrupted(job) or stored() == rows, job.said[-3000:]
+                        elif chance.random() < 0.5:  # otherwise the next run begins while this one ends
+                            job.wait_until_gone()
                     else:
-                        assert code == INTERRUPTED, job.said[-3000:]
-                        assert "rows until now; the same command sends the others" in job.said
-                if chance.random() < 0.5:
-                    job.wait_until_gone()
-            finished(scene.replay(source), jobs)
-        there = peeked(scene.url, scene.queue)
-        _refuse(faults(there, Counter(), names | feed.sent))
-        return f"{rows:,} rows and {len(feed):,} other messages sent, {there.total():,} found, lost 0, twice 0"
+                        finished(scene.replay(source, rows), jobs)
+        found = peeked(scene.url, scene.queue)
+        _refuse(faults(found, Counter(), names | feed.sent))
+        return (
+            f"{number} kills in the middle of {sources} replays: {len(names):,} rows and {len(feed):,} other messages "
+            f"sent, {found.total():,} found, lost 0, twice 0"
+        )
+
+
+def killed(  # noqa: PLR0917 -- a job, and how far it goes
+    job: Job, victim: Victim, sent: Callable[[], int], rows: int, share: float, jobs: list[Job]
+) -> int | None:
+    """Kill a job that has sent a share of the rows that are left, and return how many are sent then.
+
+    The earlier jobs must have ended before, so that these rows are sent by this job. If they have left no rows, there
+    is no middle to meet: the job ends by itself.
+    """
+    ended(jobs)
+    before = sent()
+    if before == rows:
+        finished(job, jobs)
+        return None
+    jobs.append(job)
+    assert job.until(lambda: sent() > before + (rows - before) * share), job.said[-3000:]
+    assert job.kill(victim), job.said[-3000:]
+    return sent()
+
+
+def interrupted(job: Job) -> bool:
+    """Wait for the end of a replay after Ctrl-C, and check what it says. Return whether it was not done before."""
+    if (code := job.wait()) == 0:
+        return False
+    assert code == INTERRUPTED, job.said[-3000:]
+    assert "rows until now; the same command sends the others" in job.said
+    return True
 
 
 def writes(scene: Scene, rows: int = ROWS, files: int = 40) -> str:
@@ -220,38 +243,30 @@ def writes(scene: Scene, rows: int = ROWS, files: int = 40) -> str:
     def sent() -> int:
         return sum(waiting(scene.url, queue) for queue in QUEUES)
 
+    number = 0
     with job_list() as jobs:
-        for number, (_, victim) in enumerate(itertools.islice(victims(("sending",), "python", "jvm"), scene.times), 1):
+        for left, (_, victim) in zip(range(scene.times, 0, -1), victims(("sending",), "python", "jvm"), strict=False):
             job = scene.write()
-            jobs.append(job)
-            before = sent()
-            goal = before + 1 + (2 * rows - before) * chance.random() / (scene.times - number + 2)
-            assert job.until(job.jvm), job.said[-3000:]
-            if before == 2 * rows or number % 5 == 0:
-                time.sleep(chance.random() * 15)
-            else:
-                assert job.until(partial(reached, sent, goal)), job.said[-3000:]
-            assert job.kill(victim), job.said[-3000:]
+            there = killed(job, victim, sent, 2 * rows, chance.random() / (left + 1), jobs)
+            if there is None:
+                break
+            number += 1
             scene.say(
-                f"{number:>3}: {victim} killed {job.age:.1f} s after the start: {sent():,} of {2 * rows:,} rows sent"
+                f"{number:>3}: {victim} killed {job.age:.1f} s after the start: {there:,} of {2 * rows:,} rows sent"
             )
             if chance.random() < 0.5:
                 job.wait_until_gone()
-        finished(scene.write(), jobs)
+        else:
+            finished(scene.write(), jobs)
         for queue in QUEUES:
             _refuse(faults(peeked(scene.url, queue), Counter(), names))
-    return f"{rows:,} rows sent to each of two queues in {files} batches, lost 0, twice 0"
+    return f"{number} kills in the middle: {rows:,} rows to each of two queues in {files} batches, lost 0, twice 0"
 
 
-def reached(sent: Callable[[], int], goal: float) -> bool:
-    """Return whether a job has sent this many rows."""
-    return sent() >= goal
-
-
-def write_source(source: Path, rows: int, chance: random.Random, files: int = 3) -> set[str]:
-    """Write the files whose rows are sent, and return the names of their messages."""
+def write_source(source: Path, rows: int, chance: random.Random, files: int = 3, *, first: int = 0) -> set[str]:
+    """Write the files whose rows are sent, and return the names of their messages, from the number ``first``."""
     source.mkdir()
-    names = [f"row-{number}" for number in range(rows)]
+    names = [f"row-{first + number}" for number in range(rows)]
     for at in range(0, rows, -(-rows // files)):
         piece = names[at : at + -(-rows // files)]
         keys = [f"key {chance.randrange(20)}" if chance.random() < 0.3 else None for _ in piece]

@@ -46,13 +46,15 @@ def _cut(names: list[bytes], records: list[bytes], layout: PlainLayout, states: 
     if _distinct(whole, 0, 1) != [layout.form] or _distinct(whole, layout.payload, head) != [layout.head]:
         return None
     enqueued = _numbers(pc.binary_slice(whole, *layout.enqueued))
-    if len(names) != len(records) or not min(enqueued.values):  # a record that is lost has no time
+    if len(names) != len(records) or not pc.min_max(enqueued)["min"].as_py():  # a record that is lost has no time
         return None
-    made = Columns(len(records), _numbers(pa.array(names, pa.binary())), enqueued, states=states or None)
+    numbers = _numbers(pa.array(names, pa.binary()))
+    made = Columns(len(records), _column(numbers), _column(enqueued), states=states or None)
     if layout.expires is not None:
-        made.expires = _numbers(pc.binary_slice(whole, *layout.expires))
-        if max(made.expires.values) >= NEVER:
+        expires = _numbers(pc.binary_slice(whole, *layout.expires))
+        if pc.min_max(expires)["max"].as_py() >= NEVER:
             return None
+        made.expires = _column(expires)
     if not layout.has_id:
         made.bodies = _texts(pc.binary_slice(whole, head, _WHOLE)) if body else None
         return made
@@ -95,8 +97,11 @@ def _distinct(whole: pa.Array, begin: int, end: int) -> list[bytes]:
     return found
 
 
-def _numbers(texts: pa.Array) -> Numbers:
-    numbers = texts.cast(pa.string()).cast(pa.int64())
+def _numbers(texts: pa.Array) -> pa.Array:
+    return texts.cast(pa.string()).cast(pa.int64())
+
+
+def _column(numbers: pa.Array) -> Numbers:
     _, data = numbers.buffers()
     assert data is not None
     return Numbers(array("q", data.slice(0, 8 * len(numbers)).to_pybytes()))

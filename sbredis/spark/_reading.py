@@ -175,7 +175,7 @@ def _failures(found: Columns, _: int, kind: pa.DataType) -> pa.Array | None:
 
 def _state(found: Columns, _: int, kind: pa.DataType) -> pa.Array | None:
     states = found.states or ""
-    if not set(states) & set(_STATES):
+    if not any(letter in states for letter in _STATES):
         return pa.repeat(pa.scalar("active", kind), found.rows)
     return pa.array([_STATES.get(letter, "active") for letter in states], kind)
 

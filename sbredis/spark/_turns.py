@@ -32,14 +32,16 @@ class Turns:
         self._folder = folder
         self._places = range(places)
         self._patience = patience
-        self._files: dict[Path, int] = {}
+        self._named: dict[str, list[str]] = {}
+        """The lock files of each server: a page would cost a tenth more with new names each time."""
+        self._files: dict[str, int] = {}
         self._process = os.getpid()
-        self._taken: set[Path] = set()
+        self._taken: set[str] = set()
 
     @asynccontextmanager
     async def at(self, server: str) -> AsyncGenerator[bool]:
         """Have a turn at a server during a block, and tell whether there is one."""
-        held: Path | None = None
+        held: str | None = None
         with suppress(OSError, ImportError):  # no lock files: no turns
             held = await self._wait(server)
         try:
@@ -48,19 +50,21 @@ class Turns:
             if held is not None:
                 self._drop(held)
 
-    async def _wait(self, server: str) -> Path | None:
-        name = blake2b(server.encode(), digest_size=8).hexdigest()
+    async def _wait(self, server: str) -> str | None:
+        if server not in self._named:
+            name = blake2b(server.encode(), digest_size=8).hexdigest()
+            self._named[server] = [str(self._folder / f"{name}-{place}") for place in self._places]
         loop = asyncio.get_running_loop()
         until = loop.time() + self._patience
         while True:
-            for place in self._places:
-                if self._take(file := self._folder / f"{name}-{place}"):
+            for file in self._named[server]:
+                if self._take(file):
                     return file
             if loop.time() >= until:
                 return None
             await asyncio.sleep(_PAUSE)
 
-    def _take(self, file: Path) -> bool:
+    def _take(self, file: str) -> bool:
         import fcntl  # some systems have none
 
         if self._process != os.getpid():  # a child that was forked shares the locks of its parent
@@ -77,7 +81,7 @@ class Turns:
         self._taken.add(file)
         return True
 
-    def _drop(self, file: Path) -> None:
+    def _drop(self, file: str) -> None:
         import fcntl
 
         if file in self._taken:

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
-from sbredis._loop_thread import LoopThread
+from sbredis._loop_thread import LoopThread, fast_loop
 from sbredis.aio import ServiceBusClient
 from sbredis.spark._secrets import Server
 
@@ -30,7 +30,7 @@ class _SparkThread(LoopThread):
     """The event loop of this process, and the clients in it."""
 
     def __init__(self) -> None:
-        super().__init__("sbredis spark")
+        super().__init__("sbredis spark", fast_loop)
         self.clients: dict[Server, ServiceBusClient] = {}
 
 

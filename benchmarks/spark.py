@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.process_tree import tree_seconds
+from benchmarks.process_tree import make_nice, tree_seconds
 from benchmarks.rounds import run_as_program
 from benchmarks.spark_neighbour import Neighbour
 from sbredis.servers import LocalServer, find_server
@@ -38,7 +38,9 @@ WARM = 20_000
 """The rows of the round that does not count. A short run has none."""
 
 
-PAGES, BESIDE, BUSY = "read by pages", "p99 beside reads", "p99 beside work"
+PAGES, BESIDE, BUSY, NICE = "read by pages", "p99 beside reads", "p99 beside work", "p99 nice reads"
+SAME = "read 3 columns"
+"""The columns that the plain side makes too; other reads of Spark have nine times as many."""
 QUIET = 5.0
 """The seconds for which the other client works alone."""
 
@@ -54,17 +56,19 @@ class Goal(NamedTuple):
 
 
 WORKS = (
-    Goal("write", 0.9),
-    Goal("read", 1.0),
-    Goal("read to parquet", 1.0),
+    Goal("write", 1.8),
+    Goal("read", 1.3),
+    Goal(SAME, 1.3),
+    Goal("read to parquet", 1.3),
     Goal(PAGES, 0.9),
-    Goal("consume 100,000", 0.6),
-    Goal("consume 20,000", 0.3),
+    Goal("consume 100,000", 0.7),
+    Goal("consume 20,000", 0.4),
 )
 JOBS = tuple(Goal(name, 2.0) for name in ("capture", "compact", "replay", "skew", "dlq-report", "latency"))
-DELAYS = (Goal(BESIDE, 3.0), Goal(BUSY, 1.5))
-"""Compared with the delay of the client alone; and with that beside a job of Spark that makes the same rows without a
-server. If this machine has few cores, most of the delay is that of Spark's processes.
+DELAYS = (Goal(BESIDE, 3.0), Goal(BUSY, 1.5), Goal(NICE, 3.0))
+"""Compared with the delay of the client alone; with that beside a job of Spark that makes the same rows without a
+server; and alone again, but Spark's processes are nice to others. If this machine has few cores, the delay beside
+processes that are not nice is mostly that of waiting for a core.
 """
 LARGE = {"pageMessages": "1000", "pageBytes": str(4 * 1024 * 1024)}
 
@@ -152,6 +156,9 @@ class Bench:
         bus, plain, out = self._bus, self._plain, self._folder / "out"
         out.mkdir()
         self._pair("read", lambda: bus.read("bench"), lambda: plain.read("plain"), swapped=swapped)
+        if self._wants(SAME):
+            columns = "sequence_number,message_id,body"
+            self._pair(SAME, lambda: bus.read("bench", columns=columns), lambda: plain.read("plain"), swapped=swapped)
         if self._wants("read to parquet"):
             self._pair(
                 "read to parquet",
@@ -163,15 +170,30 @@ class Bench:
         if self._wants(PAGES):
             self._pair(PAGES, lambda: bus.read("bench"), lambda: bus.read("bench", **LARGE), swapped=swapped)
         if self._wants(BESIDE):
-            with Neighbour(bus.url) as neighbour:
-                time.sleep(QUIET)
-                neighbour.note()
-                bus.read("bench")
-                neighbour.note()
-                bus.make_messages(self._rows)
-                neighbour.note()
-            alone, beside, busy = neighbour.percentiles()
+            alone, beside, busy = self._delays(partial(bus.make_messages, self._rows))
             self._seconds[BESIDE], self._seconds[BUSY] = Pair(beside, alone), Pair(beside, busy)
+
+    def _delays(self, *others: Callable[[], object]) -> list[float]:
+        """Return the delays of another client alone, beside a read, and beside other work."""
+        works: list[Callable[[], object]] = [partial(self._bus.read, "bench"), *others]
+        with Neighbour(self._bus.url) as neighbour:
+            time.sleep(QUIET)
+            for work in works:
+                neighbour.note()
+                work()
+            neighbour.note()
+        return neighbour.percentiles()
+
+    def nice(self, rounds: int) -> Times:
+        """Measure the delay beside reads by a Spark that is nice from now on. Nobody but root can end this."""
+        if not self._wants(NICE):
+            return {}
+        make_nice("java")
+        self._bus.create("bench")
+        self._bus.write("bench", self._folder / "source")
+        found = [self._delays() for _ in range(rounds)]
+        self._bus.delete("bench")
+        return {NICE: [Pair(beside, alone) for alone, beside in found]}
 
     def _consume(self, size: int, source: Path, *, swapped: bool) -> None:
         bus, plain, checkpoint = self._bus, self._plain, self._folder / "out" / f"checkpoint-{size}"
@@ -281,6 +303,7 @@ def main() -> None:
                 for work, seconds in bench.round(given.rows, swapped=number % 2 == 1).items():
                     times.setdefault(work, []).append(seconds)
                 print(f"round {number + 1} of {given.rounds}", file=sys.stderr, flush=True)
+            times |= bench.nice(given.rounds)
         finally:
             spark.stop()
     print("", *lines(times, given.rows), sep="\n", flush=True)

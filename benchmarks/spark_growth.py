@@ -57,8 +57,10 @@ def main() -> None:
     logging.getLogger("sbredis").setLevel(logging.ERROR)  # the servers keep nothing, on purpose
     from benchmarks.spark_works import BODY, Bus, start_spark
 
-    where = f"{find_server(given.server)}, three masters; Python {sys.version.split()[0]}; rows of {BODY} B"
-    print(where, flush=True)
+    program = find_server(given.server)
+    server = f"{program.flavour.capitalize()} {'.'.join(map(str, program.version))}"
+    where = f"{server}, three masters; Python {sys.version.split()[0]}; rows of {BODY} B"
+    print(program, where, sep="\n", flush=True)
     with tempfile.TemporaryDirectory(prefix="sbredis-bench-") as name, LocalCluster(3, binary=given.server) as cluster:
         folder = Path(name)
         spark = start_spark(cluster.url, folder)

@@ -96,50 +96,12 @@ async def test_two_receivers_share_what_a_call_sends(bench: Bench, receiver: Gra
     assert (a.seen.messages, b.seen.messages) == (2, 2)
 
 
-async def test_without_a_listener_the_grant_ends(bench: Bench, receiver: Grantors) -> None:
-    a, b = await receiver("a", listens=False), await receiver("b")
-    await a.grant()
-    await b.grant(1, callers=0)  # a stands first, because its callers wait
-    [name] = await bench.send(b"one")
-    assert await b.pushed() == [name]
-    await bench.tell(bench.partition.complete(bench.call_id(), [Lock("bAAAAAAAAAB", name)]))
-    await bench.send(b"two")
-    assert (await a.grant(0)).limit == 0
-
-
-async def test_a_grant_that_is_once_ends_with_its_first_gift(bench: Bench, receiver: Grantors) -> None:
-    a = await receiver("a")
-    await a.grant(5, once=True)
-    await bench.send(b"one", b"two")
-    assert await a.pushed() == ["1", "2"]
-    await bench.send(b"three")
-    assert await a.pushed() == []
-
-
-async def test_a_grant_that_is_now_ends_with_the_reply(bench: Bench, receiver: Grantors) -> None:
-    a = await receiver("a")
-    assert (await a.grant(5, now=True)).limit == 0
-    await bench.send(b"one")
-    assert await a.pushed() == []
-
-
 async def test_an_announced_grant_gets_interest_instead_of_pushes(bench: Bench, receiver: Grantors) -> None:
     a = await receiver("a")
     await a.grant(5, announced=True)
     await bench.send(b"one", b"two")
     assert await a.pushed() == [""]
     assert names(await a.grant(5, announced=True)) == ["1", "2"]
-
-
-async def test_interest_that_is_not_answered_is_passed_on(bench: Bench, receiver: Grantors) -> None:
-    a, b = await receiver("a"), await receiver("b")
-    await a.grant(1, announced=True)
-    await b.grant(1, announced=True, callers=0)
-    await bench.send(b"one")
-    assert (await a.pushed(), await b.pushed()) == ([""], [])
-    bench.later(1_001)
-    await bench.due()
-    assert (await a.pushed(), await b.pushed()) == ([], [""])
 
 
 async def test_a_receiver_that_deletes_gets_messages_in_replies_only(bench: Bench, receiver: Grantors) -> None:
@@ -196,46 +158,6 @@ async def test_a_lost_push_is_shown_again(bench: Bench, receiver: Grantors) -> N
     assert reply.last.serial == 1
 
 
-async def test_a_new_prefix_gets_what_the_earlier_one_holds(bench: Bench, receiver: Grantors) -> None:
-    a = await receiver("a")
-    await a.grant()
-    await bench.send(b"one", b"two")
-    reply = await a.grant(2, prefix="BBBBBBBB", retired=(("aAAAAAAA", 0, 0),), again=True)
-    assert [(gift.prefix, [each.name for each in gift.messages]) for gift in reply.gifts] == [
-        ("aAAAAAAA", ["1"]),
-        ("BBBBBBBB", ["2"]),
-    ]
-    assert reply.last == GiftPlace(1, 2, 36), "what the earlier prefix holds counts as given"
-
-
-async def test_a_prefix_that_was_answered_before_is_not_begun_again(receiver: Grantors) -> None:
-    a = await receiver("a")
-    await a.grant()
-    assert (await a.grant(1, prefix="BBBBBBBB", begins=False)).answer is CreditAnswer.FORGOTTEN
-
-
-async def test_an_epoch_closes_all_words(bench: Bench, receiver: Grantors) -> None:
-    a = await receiver("a")
-    await a.grant(2)
-    bench.run_id = "e" * 40
-    sent = await bench.send(b"one")
-    assert await a.pushed() == []
-    assert (await a.grant(2)).answer is CreditAnswer.FORGOTTEN, "it names the former process"
-    a.run = "e" * 8
-    assert (await a.grant(2, begins=False)).answer is CreditAnswer.FORGOTTEN
-    assert (await a.grant(2, begins=True)).answer is CreditAnswer.FORGOTTEN, "the prefix is of the former epoch"
-    assert names(await a.grant(2, prefix="BBBBBBBB")) == sent
-
-
-async def test_a_word_is_forgotten_after_a_while(bench: Bench, receiver: Grantors) -> None:
-    a, b = await receiver("a"), await receiver("b")
-    await a.grant(0)
-    bench.later(70_001)
-    assert (await a.grant(1, begins=False)).answer is CreditAnswer.FORGOTTEN
-    await b.grant(0)
-    assert set((await bench.whole())[bench.partition.keys[32].decode()][1]) == {b"b ", b"bAAAAAAA"}
-
-
 # -- settlements -------------------------------------------------------------------------------------------------------
 
 SETTLEMENTS = ("complete", "abandon", "defer", "dead_letter")
@@ -256,17 +178,6 @@ async def test_a_settlement_brings_the_next_messages(bench: Bench, receiver: Gra
     assert again.result.lost == ()
     assert again.credits[0].answer is CreditAnswer.KNOWN
     assert names(again.credits[0]) == names(first.credits[0])
-
-
-async def test_what_a_call_abandons_goes_to_others_first(bench: Bench, receiver: Grantors) -> None:
-    a, b = await receiver("a"), await receiver("b")
-    await bench.send(b"one")
-    await a.grant(1)
-    await b.grant(1)
-    request = bench.partition.abandon(bench.call_id(), [Lock("aAAAAAAAAAB", "1")])
-    settled = await bench.tell(carrying(request, [a.sent(1)]))
-    assert names(settled.credits[0]) == []
-    assert await b.pushed() == ["1"]
 
 
 async def test_a_transaction_brings_the_next_messages(bench: Bench, receiver: Grantors) -> None:
@@ -339,24 +250,6 @@ async def test_one_receiver_keeps_the_due_time_and_another_is_its_deputy(bench: 
     assert (await receivers[0].grant()).due == 2.0
 
 
-async def test_the_deputy_is_of_another_client_if_there_is_one(receiver: Grantors) -> None:
-    """A receiver of another client takes the place of a deputy of the keeper's client."""
-    a, b, c = [await receiver(name) for name in "abc"]
-    b.channel = a.channel
-    assert [(await each.grant()).due for each in (a, b, c, b)] == [30.0, 35.0, 35.0, None]
-    await a.grant(0)
-    assert await c.pushed() == [""]
-
-
-async def test_the_next_one_is_asked_if_the_keeper_leaves(receiver: Grantors) -> None:
-    a, b = await receiver("a"), await receiver("b")
-    await a.grant()
-    await b.grant()
-    await a.grant(0)
-    assert await b.pushed() == [""]
-    assert (await b.grant()).due == 30.0
-
-
 @set_to(sessions=True)
 async def test_an_entity_with_sessions_refuses_credit_without_one(receiver: Grantors) -> None:
     reply = await (await receiver("a")).grant()
@@ -418,16 +311,6 @@ async def test_a_call_makes_at_most_sixteen_pushes(bench: Bench, receiver: Grant
     pushed = [await each.pushed() for each in receivers]
     assert sum(1 for each in pushed for name in each if name) == 16
     assert sum(1 for each in pushed for name in each if not name) == 4
-
-
-async def test_a_receiver_that_reports_nothing_is_passed_over(bench: Bench, receiver: Grantors) -> None:
-    a = await receiver("a")
-    await a.grant(9)
-    await bench.send(b"one")
-    bench.later(1_001)
-    await bench.send(b"two")
-    assert await a.pushed() == ["1"]
-    assert names(await a.grant(9)) == ["2"]
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------

@@ -135,15 +135,6 @@ async def test_a_grant_gets_free_sessions_with_their_first_messages(bench: Bench
     assert settled.lost == ()
 
 
-async def test_no_more_messages_come_than_the_grant_says(bench: Bench, receiver: Grantors) -> None:
-    """The first one comes whatever its size."""
-    await put(bench, "s", b"1", b"2", b"3")
-    await put(bench, "t", b"x" * 100, b"5")
-    a = await receiver("a")
-    assert given(await a.grant(1, source=NEXT_SESSION, first=2, first_size=1 << 16)) == [("s", ["1", "2"])]
-    assert given(await a.grant(1, source=NEXT_SESSION, first=2, first_size=50)) == [("t", ["4"])]
-
-
 async def test_a_session_is_pushed_with_its_messages(bench: Bench, receiver: Grantors) -> None:
     """After that it has no credit until its holder grants some."""
     a = await receiver("a")
@@ -164,32 +155,6 @@ async def test_a_session_is_pushed_with_its_messages(bench: Bench, receiver: Gra
     assert push.gift.place.messages == 3
 
 
-async def test_a_large_first_message_is_not_pushed(bench: Bench, receiver: Grantors) -> None:
-    a = await receiver("a")
-    await a.grant(1, **FIRST)
-    await put(bench, "s", b"x" * 20_000)
-    [(_, push)] = await a.heard()
-    assert shown(push.gift) == ("s", [])
-    assert push.gift is not None
-    assert names(await Held(a, push.gift).grant()) == ["1"]
-
-
-async def test_a_lost_reply_is_shown_again(bench: Bench, receiver: Grantors) -> None:
-    """The session comes again with all messages that its holder has not seen."""
-    await put(bench, "s", b"1", b"2", b"3")
-    a = await receiver("a")
-    sent = a.sent(1, **{**FIRST, "first": 2})
-    first = await a.call(sent)
-    again = await a.call(sent)
-    assert (again.answer, again.again) == (CreditAnswer.KNOWN, True)
-    assert given(again) == given(first) == [("s", ["1", "2"])]
-    held = Held(a, again.gifts[0])
-    assert names(await held.grant()) == ["3"]
-    a.seen = PLAIN
-    reply = await a.grant(0, source=NEXT_SESSION, again=True)
-    assert given(reply) == [("s", ["3"])]
-
-
 async def test_a_named_session_comes_with_its_messages(bench: Bench, receiver: Grantors) -> None:
     """The receiver of the messages is the token that the call has chosen. A repetition shows them again."""
     await put(bench, "s", b"1", b"2")
@@ -205,15 +170,6 @@ async def test_a_named_session_comes_with_its_messages(bench: Bench, receiver: G
     request = bench.partition.accept_session(bench.call_id(), other, "s")
     carried = await bench.tell(carrying(request, [sent._replace(receiver=other)]))
     assert (carried.result.outcome, carried.credits[0].refusal) == ("locked", "LOST session")
-
-
-async def test_receivers_share_free_sessions(bench: Bench, receiver: Grantors) -> None:
-    a, b = await receiver("a"), await receiver("b")
-    await a.grant(5, **FIRST)
-    await b.grant(5, **FIRST)
-    for session in "stuv":
-        await put(bench, session, b"m")
-    assert len(await a.heard()) == len(await b.heard()) == 2
 
 
 # -- a held session ----------------------------------------------------------------------------------------------------
@@ -240,40 +196,6 @@ async def test_renewing_a_session_renews_its_messages(bench: Bench, receiver: Gr
     bench.later(LOCK - 1)
     await held.complete("1")
     await held.complete("2")
-
-
-async def test_the_end_of_the_lock_ends_the_credit(bench: Bench, receiver: Grantors) -> None:
-    """Its holder is told, and its messages are given to others."""
-    await put(bench, "s", b"1")
-    a, b = await receiver("a"), await receiver("b")
-    held = await hold(a)
-    await held.grant(5)
-    await b.grant(5, **FIRST)
-    bench.later(LOCK)
-    await put(bench, "s", b"2")
-    [(key, push)] = await a.heard()
-    assert (key, push.gift, push.others_wait) == (held.key, None, False)
-    [(_, push)] = await b.heard()
-    assert shown(push.gift) == ("s", ["1", "2"])
-    reply = await held.grant(5)
-    assert (reply.answer, reply.refusal, reply.gifts) == (CreditAnswer.REFUSED, "LOST session", [])
-
-
-@pytest.mark.parametrize("lapses", [True, False])
-async def test_a_session_that_is_let_go_is_given_to_others(bench: Bench, receiver: Grantors, lapses: bool) -> None:
-    """Also if its holder has taken none of its messages."""
-    await put(bench, "s", b"1")
-    a, b = await receiver("a"), await receiver("b")
-    held = await hold(a, first=0, first_size=0)
-    assert held.session.gifts == []
-    await b.grant(1, **FIRST)
-    if lapses:
-        bench.later(LOCK)
-        await bench.due()
-    else:
-        await bench.tell(bench.partition.release_session(bench.call_id(), held.lock))
-    [(_, push)] = await b.heard()
-    assert shown(push.gift) == ("s", ["1"])
 
 
 async def test_a_receiver_may_delete_the_messages_of_sessions(bench: Bench, receiver: Grantors) -> None:
@@ -307,30 +229,6 @@ async def test_a_session_with_one_message_takes_one_call(bench: Bench, receiver:
     assert (await accept(bench, "s")).outcome == "taken"
 
 
-async def test_a_session_with_messages_is_not_left(bench: Bench, receiver: Grantors) -> None:
-    """Then its messages come, and one session less."""
-    a = await receiver("a")
-    await put(bench, "s", b"1")
-    held = await hold(a)
-    await put(bench, "t", b"2")
-    await put(bench, "s", b"3")
-    kept, sessions = await held.complete("1", held.sent(1, leaves=True), a.sent(1, **FIRST))
-    assert (kept.answer, names(kept)) == (CreditAnswer.TAKEN, ["3"])
-    assert (sessions.answer, sessions.limit, given(sessions), sessions.there) == (CreditAnswer.TAKEN, 1, [], True)
-
-
-async def test_a_session_whose_messages_are_on_their_way_is_not_left(bench: Bench, receiver: Grantors) -> None:
-    a = await receiver("a")
-    await put(bench, "s", b"1")
-    held = await hold(a)
-    await held.grant(1)
-    leaving = held.sent(1, leaves=True)
-    await put(bench, "s", b"2")  # it is pushed, and the holder has not seen it when it leaves
-    [kept] = await held.complete("1", leaving)
-    assert kept.answer is CreditAnswer.TAKEN
-    assert kept.last.serial == 2
-
-
 async def test_a_session_is_left_only_if_others_wait(bench: Bench, receiver: Grantors) -> None:
     """So a settlement may leave a session without knowing whether others wait."""
     a = await receiver("a")
@@ -346,28 +244,6 @@ async def test_a_session_is_left_only_if_others_wait(bench: Bench, receiver: Gra
     [left] = await held.complete("2", held.sent(1, leaves=True, yields=True))
     assert (left.answer, left.refusal) == (CreditAnswer.REFUSED, "LOST released")
     assert (await accept(bench, "s")).outcome == "taken"
-
-
-async def test_no_more_sessions_are_left_than_wait(bench: Bench, receiver: Grantors) -> None:
-    a = await receiver("a")
-    await put(bench, "s", b"1")
-    await put(bench, "t", b"2")
-    held = [await hold(a), await hold(a)]
-    await put(bench, "u", b"3")
-    request = bench.partition.complete(bench.call_id(), [Lock(held[0].token, "1"), Lock(held[1].token, "2")])
-    grants = [*(one.sent(1, leaves=True, yields=True) for one in held), a.sent(2, **FIRST)]
-    left, kept, sessions = (await bench.tell(carrying(request, grants))).credits
-    assert (left.refusal, kept.answer, given(sessions)) == ("LOST released", CreditAnswer.TAKEN, [("u", ["3"])])
-
-
-async def test_a_session_is_not_left_for_those_that_another_receiver_takes(bench: Bench, receiver: Grantors) -> None:
-    a, b = await receiver("a"), await receiver("b")
-    await put(bench, "s", b"1")
-    held = await hold(a)
-    await b.grant(1, **{**FIRST, "announced": True})
-    await put(bench, "t", b"2")
-    [kept] = await held.complete("1", held.sent(1, leaves=True, yields=True))
-    assert kept.answer is CreditAnswer.TAKEN
 
 
 async def test_the_release_of_a_session_may_take_the_next_one(bench: Bench, receiver: Grantors) -> None:
@@ -435,47 +311,6 @@ async def test_a_reply_says_that_others_wait(bench: Bench, receiver: Grantors) -
     request = bench.partition.release_session(bench.call_id(), held.lock)
     carried = await bench.tell(carrying(request, [a.sent(1, **FIRST)]))
     assert given(carried.credits[0]) == [("t", ["2"])]
-
-
-async def test_nobody_is_told_if_another_receiver_can_take_the_session(bench: Bench, receiver: Grantors) -> None:
-    a, b = await receiver("a"), await receiver("b")
-    await empty(bench, a, "s")
-    await b.grant(1, **FIRST)
-    await put(bench, "t", b"m")
-    assert await a.heard() == []
-    assert len(await b.heard()) == 1
-    await b.grant(1, **{**FIRST, "announced": True})
-    await put(bench, "u", b"m")
-    assert await a.heard() == []
-    [(_, push)] = await b.heard()
-    assert push.gift is None
-
-
-async def test_a_holder_that_does_not_answer_is_passed_over(bench: Bench, receiver: Grantors) -> None:
-    a = await receiver("a")
-    held = [await empty(bench, a, session) for session in "st"]
-    await put(bench, "u", b"m")
-    assert [key for key, _ in await a.heard()] == [held[0].key]
-    bench.later(1_001)
-    await bench.due()
-    assert [key for key, _ in await a.heard()] == [held[1].key]
-
-
-async def test_a_holder_that_does_not_yield_is_not_told(bench: Bench, receiver: Grantors) -> None:
-    a = await receiver("a")
-    held = await empty(bench, a, "s", yields=False)
-    await put(bench, "t", b"m")
-    assert await a.heard() == []
-    assert not (await held.grant(1)).others_wait
-
-
-async def test_a_holder_with_messages_in_its_hands_is_not_told(bench: Bench, receiver: Grantors) -> None:
-    a = await receiver("a")
-    await put(bench, "s", b"m")
-    held = await hold(a)
-    await held.grant(1, yields=True)
-    await put(bench, "t", b"m")
-    assert await a.heard() == []
 
 
 # -- subscriptions -----------------------------------------------------------------------------------------------------
@@ -601,15 +436,6 @@ async def test_the_end_of_a_lock_counts_as_many_messages_as_the_holder_has_hands
     await held.complete("1")
     bench.later(LOCK)
     assert await failures(bench) == [1, 1, 0, 0]
-
-
-async def test_the_latest_grant_says_how_many_hands_there_are(bench: Bench, receiver: Grantors) -> None:
-    await put(bench, "s", *[b"x"] * 5)
-    a = await receiver("a")
-    held = await hold(a, first=3, hands=3)
-    await held.grant(1, hands=1)
-    bench.later(LOCK)
-    assert await failures(bench) == [1, 0, 0, 0, 0]
 
 
 async def test_a_deferred_message_that_was_received_has_begun_and_needs_no_hand(

@@ -8,7 +8,6 @@ from sbredis.engine import (
     Batch,
     Changes,
     Content,
-    Copy,
     Delivery,
     Destination,
     Lock,
@@ -85,68 +84,7 @@ async def test_frozen_messages_cannot_be_received_or_purged_but_are_peeked_as_ac
     assert await town.received("q", "d") == []
 
 
-async def test_messages_return_to_their_places(town: Town) -> None:
-    """A message keeps its number and its level."""
-    await town.send("q", b"later", level=3)
-    await town.send("q", b"one", b"two")
-    before = await town.everything("q")
-    first = (await town.waiting()).messages
-    assert [body_of(each) for each in first] == [b"one", b"two", b"later"]
-    batch = await town.freeze(A, *first)
-    assert batch is not None
-    assert await town.tell(town.settling(batch, "back", await town.birth()))
-    after = await town.everything("q")
-    for kind in ("order", "entries", "m0"):
-        assert after[f"sb:{NAMESPACE}:{{abc}}:q:{kind}"] == before[f"sb:{NAMESPACE}:{{abc}}:q:{kind}"]
-
-
-async def test_one_batch_for_each_destination_is_outstanding(town: Town) -> None:
-    """A freeze that is repeated, by any mover, returns the batch that is there."""
-    await town.send("q", b"one", b"two", b"three")
-    one, two, three = (await town.waiting()).messages
-    batch = await town.freeze(A, one)
-    before = await town.everything("q")
-    assert await town.freeze(A, one) == batch
-    assert await town.freeze(A, two) == batch
-    assert await town.everything("q") == before
-    other = await town.freeze(B, two)
-    assert batch is not None
-    assert other is not None
-    assert other.number > batch.number
-    assert set((await town.waiting()).batches) == {batch, other}
-    assert (await town.waiting()).messages == (three,)
-    read = await town.read(B)
-    assert (read.batches, read.messages) == ((other,), (two,))
-
-
-async def test_messages_that_are_not_there_as_read_are_not_frozen(town: Town) -> None:
-    """A receiver has one of them, one was completed, and one was changed."""
-    await town.send("q", b"held", b"gone", b"changed", b"same")
-    messages = (await town.waiting()).messages
-    token = first_token()
-    await town.receive("q", token, 3)
-    _, gone, changed, same = messages
-    await town.tell(town.of["q"].complete(town.call_id(), [Lock(token, gone.name)]))
-    await town.tell(town.of["q"].abandon(town.call_id(), [Lock(token, changed.name, b"other")]))
-    batch = await town.freeze(A, *messages)
-    assert batch is not None
-    assert batch.names == (same.name,)
-    assert await town.freeze(B, *messages[:3]) is None
-
-
 # -- what is repeated, or late -----------------------------------------------------------------------------------------
-
-
-async def test_a_message_that_expires_before_the_freeze_is_left_out(town: Town) -> None:
-    """The freeze does the due work first, and then looks at the messages again."""
-    brief, lasting = await town.send("q", b"brief", time_to_live=1000) + await town.send("q", b"lasting")
-    both = (await town.waiting()).messages
-    assert [each.name for each in both] == [brief, lasting]
-    town.now += 2000
-    batch = await town.freeze(A, *both)
-    assert batch is not None
-    assert batch.names == (lasting,)
-    assert await town.bodies("q") == [b"lasting"]
 
 
 async def test_at_most_64_batches_are_outstanding(town: Town) -> None:
@@ -156,36 +94,6 @@ async def test_at_most_64_batches_are_outstanding(town: Town) -> None:
         assert await town.freeze(Destination("a", number), message) is not None
     assert await town.freeze(Destination("a", 64), last) is None
     assert (await town.waiting()).messages == (last,)
-
-
-@pytest.mark.parametrize("status", ["Disabled", "SendDisabled"])
-async def test_a_verdict_holds_for_good(town: Town, status: str) -> None:
-    """A mover that asks later gets the same verdict, although the destination would take the batch now."""
-    await town.send("q", b"one")
-    waiting = await town.waiting()
-    batch = await town.freeze(A, *waiting.messages)
-    assert batch is not None
-    await town.put("a", status=status)
-    taking = town.taking(batch, waiting.birth, *waiting.messages)
-    taken = await town.tell(taking)
-    assert (taken.verdict, taken.detail) == ("DISABLED", status)
-    await town.put("a", status="Active")
-    assert await town.tell(taking) == taken
-    assert await town.bodies("a") == []
-    assert await town.tell(town.settling(batch, "back", await town.birth()))
-    await town.move(A, *(await town.waiting()).messages)
-    assert await town.bodies("a") == [b"one"]
-
-
-async def test_a_full_destination_refuses_the_batch(town: Town) -> None:
-    await town.send("q", b"one")
-    waiting = await town.waiting()
-    batch = await town.freeze(A, *waiting.messages)
-    assert batch is not None
-    key = town.of["a"].keys[8]
-    await town.transport.command("HSET", key, "quota", 4, key=key)
-    taken = await town.tell(town.taking(batch, waiting.birth, *waiting.messages))
-    assert (taken.verdict, taken.detail) == ("QUOTA", "0 4")
 
 
 async def test_a_batch_that_no_call_can_carry_is_refused_unless_it_was_judged_before(town: Town) -> None:
@@ -361,23 +269,6 @@ async def taken_and_lost(town: Town, waiting: MovesRead, *messages: Delivery) ->
     return batch
 
 
-# -- sources that are gone ---------------------------------------------------------------------------------------------
-
-
-async def test_a_subscription_tells_its_destinations_when_it_is_destroyed_in_steps(town: Town) -> None:
-    messages = [Outgoing(b"\x01\x00%d" % number) for number in range(5)]
-    await town.tell(town.of["t"].publish(town.call_id(), messages, [(Copy(0),)] * 5, [town.of["s"]]))
-    first, *_ = await town.peek("s")
-    await town.freeze(B, first, name="s")
-    told = [await town.tell(town.of["s"].destroy_source(share=2))]
-    while told[-1].more:
-        told.append(await town.tell(town.of["s"].destroy_source(share=2)))
-    assert len(told) == 3
-    assert {each.destinations for each in told} == {("b",)}
-    assert (await town.tell(town.of["s"].destroy_source())).birth == ""
-    assert await town.field("t", "store", "bytes") == b"0"
-
-
 # -- within a slot -----------------------------------------------------------------------------------------------------
 
 
@@ -412,29 +303,6 @@ async def test_a_refused_destination_leaves_the_messages_where_they_are(town: To
     assert await town.everything() == before
 
 
-async def test_a_message_cannot_be_withdrawn_twice_in_a_transaction(town: Town) -> None:
-    await town.send("q", b"one")
-    messages = (await town.waiting()).messages
-    with pytest.raises(MessagesMovedError):
-        await town.transact(*[withdraw(town.of["q"], await town.birth(), messages)] * 2)
-    assert await town.bodies("q") == [b"one"]
-
-
-async def test_a_message_that_has_expired_is_not_withdrawn(town: Town) -> None:
-    """It is about to become a dead letter, in the same call."""
-    await town.send("q", b"short", time_to_live=1000)
-    await town.send("q", b"long")
-    messages = (await town.waiting()).messages
-    town.now += 1000
-    sending = Operation(town.of["n"], town.sending(Destination("n", 0), *messages))
-    with pytest.raises(MessagesMovedError, match=messages[0].name):
-        await town.transact(withdraw(town.of["q"], await town.birth(), messages), sending)
-    await town.transact(withdraw(town.of["q"], await town.birth(), messages[1:]), sending)
-    await town.due("q")
-    assert await town.bodies("q") == []
-    assert await town.field("q", "store", "bytes") == b"0"
-
-
 # -- reading in parts --------------------------------------------------------------------------------------------------
 
 
@@ -465,28 +333,6 @@ async def test_nothing_is_read_while_due_work_is_left(town: Town) -> None:
 
 
 # -- announcements -----------------------------------------------------------------------------------------------------
-
-
-async def test_a_partition_calls_for_a_mover_until_nothing_waits(town: Town) -> None:
-    async def calls() -> tuple[bool, ...]:
-        return await town.tell(calling(NAMESPACE, "abc", ["q", "n", "nowhere"]))
-
-    assert await calls() == (False, False, False)  # so the first message of a new partition is announced
-    await town.send("q", b"one")
-    await town.send("n", b"other")
-    assert await calls() == (True, False, False)
-    waiting = await town.waiting()
-    batch = await town.freeze(A, *waiting.messages)
-    assert batch is not None
-    await town.waiting()
-    assert await calls() == (True, False, False)
-    await town.tell(town.taking(batch, waiting.birth, *waiting.messages))
-    await town.tell(town.settling(batch, "taken", await town.birth()))
-    assert await calls() == (True, False, False)
-    await town.waiting(start=1)
-    assert await calls() == (True, False, False)
-    await town.waiting()
-    assert await calls() == (False, False, False)
 
 
 async def test_a_gone_destination_is_an_error(town: Town) -> None:
@@ -524,19 +370,6 @@ async def test_a_transfer_calls_for_a_mover(town: Town) -> None:
     assert await town.tell(calling(NAMESPACE, "abc", ["n"])) == (True,)
 
 
-async def test_a_frozen_transfer_returns_to_the_transfers(town: Town) -> None:
-    await town.transfer("n", A, b"one")
-    before = await town.everything("n")
-    messages = (await town.waiting("n")).messages
-    batch = await town.freeze(A, *messages, name="n")
-    assert batch is not None
-    assert (await town.read(A, "n")).messages == messages
-    assert await town.tell(town.settling(batch, "back", await town.birth("n"), name="n"))
-    after = await town.everything("n")
-    for kind in ("order", "entries", "m0"):
-        assert after[f"sb:{NAMESPACE}:{{abc}}:n:{kind}"] == before[f"sb:{NAMESPACE}:{{abc}}:n:{kind}"]
-
-
 async def test_a_refused_transfer_becomes_a_transfer_dead_letter(town: Town) -> None:
     await town.transfer("n", A, b"one")
     messages = (await town.waiting("n")).messages
@@ -550,15 +383,6 @@ async def test_a_refused_transfer_becomes_a_transfer_dead_letter(town: Town) -> 
     assert read_record(dead.record).enqueued == town.now
     assert await town.received("n", "t") == [b"one"]
     assert await town.field("n", "store", "bytes") == b"%d" % (len(dead.record) + len(WHY))
-
-
-async def test_a_transfer_is_withdrawn_within_its_slot(town: Town) -> None:
-    await town.transfer("n", Destination("q", 0), b"one")
-    messages = (await town.waiting("n")).messages
-    sending = Operation(town.of["q"], town.sending(Destination("q", 0), *messages))
-    await town.transact(withdraw(town.of["n"], await town.birth("n"), messages), sending)
-    assert await town.bodies("q") == [b"one"]
-    assert await town.peek("n") == ()
 
 
 @pytest.mark.parametrize("target", ["server"])

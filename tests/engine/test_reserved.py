@@ -12,9 +12,8 @@ import pytest
 from sbredis.engine import CallId, Committed, MalformedCallError, Partition
 from sbredis.engine._bands import SENTINEL
 from sbredis.engine._lifecycle import State
-from sbredis.exceptions import EntityReservedError, MessagesLostError, ReservationLostError
+from sbredis.exceptions import EntityReservedError, MessagesLostError
 from tests.engine.bench import SETTINGS, Bench, set_to
-from tests.engine.granting import grantors
 from tests.engine.reserving import Reader
 from tests.engine.topics import Topic
 
@@ -131,15 +130,6 @@ async def test_no_receiver_gets_messages_of_the_main_side(bench: Bench) -> None:
     assert await bench.receive(side="d") == []
 
 
-async def test_receivers_with_credit_are_told_so_that_they_learn_it(bench: Bench) -> None:
-    main = await (await grantors(bench))("main")
-    await main.grant()
-    await bench.change(reserved=True)
-    assert await main.pushed() == [""]
-    await bench.send(b"message")
-    assert await main.pushed() == []
-
-
 async def test_a_reserved_partition_is_not_closed(bench: Bench, reader: Reader) -> None:
     bench.later(1_000_000)
     version = bench.partition.version
@@ -158,16 +148,6 @@ def test_an_entity_that_does_not_give_its_messages_to_receivers_cannot_be_reserv
 
 
 # -- fences, losses ----------------------------------------------------------------------------------------------------
-
-
-async def test_a_lower_fence_is_refused_and_changes_nothing(bench: Bench, reader: Reader) -> None:
-    await bench.send(*of(2))
-    begun = await Reader(bench, 5).begin()
-    before = await bench.whole()
-    for refused in (reader.ask(None), reader.ask(begun.committed), reader.unpin()):
-        with pytest.raises(ReservationLostError, match="fence 5"):
-            await refused
-    assert await bench.whole() == before
 
 
 async def test_a_partition_that_is_not_reserved_refuses_a_reader(bench: Bench) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sbredis.engine import CallId, CreditReply, Delivery, GiftPlace, Lock, SentGrant, lease_token, new_token
+from sbredis.engine import CallId, CreditReply, Delivery, SentGrant, lease_token, new_token
 from tests.engine.bench import SETTINGS, Bench, Held, set_to
 from tests.engine.granting import NOTHING, granting
 
@@ -73,97 +73,6 @@ async def test_a_lapse_counts_as_many_deliveries_as_the_holder_has_hands(bench: 
     assert await failures(bench) == [1, 1, 0, 0, 0]
 
 
-async def test_the_hands_reach_over_all_gifts_in_their_order(bench: Bench) -> None:
-    holder = Keeper(bench, hands=3)
-    await bench.send(*[b"x"] * 5)
-    for most in (2, 2, 1):
-        await holder.take(most)
-        bench.later(1)
-    await lapse(bench)
-    assert await failures(bench) == [1, 1, 1, 0, 0]
-
-
-async def test_a_settled_message_leaves_the_hand_to_the_next_one(bench: Bench) -> None:
-    holder = Keeper(bench, hands=2)
-    await bench.send(*[b"x"] * 4)
-    first, *_ = await holder.take()
-    await bench.complete(first)
-    await lapse(bench)
-    assert await failures(bench) == [1, 1, 0]
-
-
-async def test_what_was_reported_as_begun_counts_whole(bench: Bench) -> None:
-    holder = Keeper(bench)
-    await bench.send(*[b"x"] * 5)
-    await holder.take(3)
-    bench.later(1)
-    holder.begun = 1
-    await holder.take(2)
-    await lapse(bench)
-    assert await failures(bench) == [1, 1, 1, 1, 0]
-
-
-async def test_a_report_frees_the_hands_for_later_gifts(bench: Bench) -> None:
-    """The hands that an earlier lapse has counted are there again."""
-    holder = Keeper(bench)
-    await bench.send(*[b"x"] * 3)
-    await holder.take(1)
-    bench.later(SETTINGS.lock_duration - 1)
-    await holder.take(2)
-    bench.later(1)
-    await bench.due()
-    holder.begun = 1
-    await holder.take(1)
-    await lapse(bench)
-    assert await failures(bench) == [1, 1, 0]
-
-
-@pytest.mark.parametrize("by", ["message", "lease"])
-async def test_a_renewed_message_has_begun(bench: Bench, by: str) -> None:
-    """It takes no hand from the messages whose locks end before."""
-    holder = Keeper(bench)
-    await bench.send(*[b"x"] * 3)
-    (first,) = await holder.take(1)
-    await holder.take(2)
-    bench.later(SETTINGS.lock_duration - 1)
-    if by == "message":
-        assert (await bench.renew(first)).apart == ()
-    else:
-        assert (await bench.renew(leases=[first.token])).ended == ()
-    bench.later(1)
-    await bench.due()
-    assert await failures(bench) == [0, 1, 0]
-    await lapse(bench)
-    assert await failures(bench) == [1, 1, 0]
-
-
-async def test_a_message_that_is_renewed_alone_has_begun(bench: Bench) -> None:
-    holder = Keeper(bench)
-    await bench.send(*[b"x"] * 3)
-    *_, last = await holder.take()
-    bench.later(1)
-    assert (await bench.renew(last)).apart == (last.name,)
-    await lapse(bench)
-    assert await failures(bench) == [1, 0, 1]
-
-
-async def test_an_earlier_prefix_has_the_hands_that_it_had(bench: Bench) -> None:
-    holder = Keeper(bench)
-    await bench.send(*[b"x"] * 3)
-    await holder.take()
-    holder.prefix, holder.seen = "BBBBBBBB", GiftPlace(0, 3, 300)
-    await holder.take()
-    await lapse(bench)
-    assert await failures(bench) == [1, 0, 0]
-
-
-async def test_a_holder_with_hands_for_all_messages_has_begun_all(bench: Bench) -> None:
-    await bench.send(*[b"x"] * 3)
-    await bench.receive()
-    await lapse(bench)
-    assert await failures(bench) == [1, 1, 1]
-
-
 async def test_a_peek_shows_what_a_lapse_will_count_and_changes_nothing(bench: Bench) -> None:
     holder = Keeper(bench)
     await bench.send(*[b"x"] * 3)
@@ -228,14 +137,6 @@ async def test_a_suspect_is_given_alone(bench: Bench) -> None:
     assert [[message.payload for message in part] for part in taken] == [[b"suspect"], [b"suspect"], [b"x"] * 3]
 
 
-async def test_messages_before_a_suspect_come_without_it(bench: Bench) -> None:
-    holder = Keeper(bench)
-    await suspected(bench, level=1)
-    await bench.send(b"x")
-    assert [message.payload for message in await holder.take()] == [b"x"]
-    assert [message.payload for message in await holder.take()] == [b"suspect"]
-
-
 async def test_a_receiver_that_takes_no_suspects_gets_the_others_and_is_told(bench: Bench) -> None:
     holder = Keeper(bench)
     await suspected(bench, 40)
@@ -262,40 +163,11 @@ async def test_a_settlement_clears_the_mark(bench: Bench, how: str) -> None:
     assert [each.name for each in await bench.peek()] == [name]
 
 
-@pytest.mark.parametrize("interrupted", [False, True])
-async def test_an_uncounted_release_keeps_the_mark(bench: Bench, *, interrupted: bool) -> None:
-    names = await suspected(bench)
-    message = await bench.one()
-    assert message.delivery.suspect
-    await bench.abandon(message, counted=False, interrupted=interrupted)
-    assert await suspects(bench) == names
-    (again,) = await bench.peek()
-    assert (again.interrupted, again.suspect) == (interrupted, True)
-
-
 async def together(bench: Bench, names: list[str]) -> list[Held]:
     """Receive messages by their numbers, under one lease."""
     token = new_token()
     request = bench.partition.receive_deferred(bench.call_id(), token, names, wide=True)
     return [Held(token, message) for message in (await bench.tell(request)).messages]
-
-
-async def test_a_renewal_keeps_the_mark(bench: Bench) -> None:
-    names = await suspected(bench, 2)
-    first, second = await together(bench, names)
-    bench.later(1)
-    await bench.renew(second)
-    assert await suspects(bench) == names
-    await bench.abandon(first, second, counted=False)
-    assert await suspects(bench) == names
-
-
-async def test_a_dead_letter_begins_anew(bench: Bench) -> None:
-    await suspected(bench)
-    await bench.dead_letter(await bench.one())
-    assert not any(message.suspect for message in await bench.peek(side="d"))
-    (dead,) = await bench.receive(side="d")
-    assert not dead.delivery.suspect
 
 
 async def test_a_dead_letter_may_be_a_suspect_too(bench: Bench) -> None:
@@ -309,14 +181,3 @@ async def test_a_dead_letter_may_be_a_suspect_too(bench: Bench) -> None:
     (dead,) = await bench.receive(side="d")
     assert (dead.delivery.suspect, dead.deliveries) == (True, 1)
     assert (await bench.complete(dead)).lost == ()
-
-
-async def test_a_settlement_of_a_suspect_that_was_renewed_alone_finds_its_lock(bench: Bench) -> None:
-    first, second = await together(bench, await suspected(bench, 2))
-    await bench.renew(second)
-    bench.later(SETTINGS.lock_duration)
-    settled = await bench.tell(
-        bench.partition.complete(bench.call_id(), [Lock(second.token, second.name), Lock(first.token, first.name)])
-    )
-    assert second.name in settled.lost
-    assert await suspects(bench) == []

@@ -100,50 +100,6 @@ def test_without_a_subscription_credit_ends_with_the_reply_and_is_granted_again_
     assert scene.credit.next_at == scene.now + 1
 
 
-def test_a_subscription_is_answered_for_before_credit_stays_open() -> None:
-    scene = Scene(CreditDemand(callers=1))
-    first = scene.grant()
-    scene.credit.subscribed("r1")
-    second = scene.grant()
-    assert second.prefix != first.prefix
-    assert (second.retired, second.again, second.now) == (((first.prefix, 0, 0),), True, False)
-    lost = scene.gift(first, 1, 1, "a")
-    assert names(scene.answer(second, scene.gift(second, 1, 2, "b"), gifts=[scene.gift(second, 1, 2, "b"), lost])) == [
-        "a",
-        "b",
-    ]
-    assert names(scene.answer(first, lost)) == []
-
-
-def test_a_push_that_overtakes_another_one_waits_for_it() -> None:
-    scene = Scene(CreditDemand(callers=2))
-    grant = scene.opened()
-    assert names(scene.push(scene.gift(grant, 2, 2, "b"))) == []
-    assert names(scene.push(scene.gift(grant, 1, 1, "a"))) == ["a", "b"]
-    assert names(scene.push(scene.gift(grant, 1, 1, "a"))) == []
-
-
-def test_a_missing_serial_is_asked_for_after_a_moment_and_may_be_gone() -> None:
-    scene = Scene(CreditDemand(callers=2))
-    grant = scene.opened()
-    scene.push(scene.gift(grant, 2, 2, "b"))
-    assert not scene.needs_call()
-    scene.now += 0.06
-    assert scene.needs_call()
-    again = scene.grant()
-    assert again.again
-    assert names(scene.answer(again, gifts=[scene.gift(grant, 2, 2, "b")], last=GiftPlace(2, 2, 20))) == ["b"]
-    assert scene.grant().seen == GiftPlace(2, 2, 20)
-
-
-def test_what_comes_from_another_server_process_is_not_handed_out() -> None:
-    scene = Scene(CreditDemand(callers=2))
-    grant = scene.opened()
-    assert names(scene.push(scene.gift(grant, 1, 1, "a"), run="r2")) == []
-    assert names(scene.answer(scene.grant(), scene.gift(grant, 1, 1, "a"), run="r2")) == []
-    assert scene.credit.state is CreditState.UNHEARD
-
-
 def test_a_message_that_a_caller_gets_needs_no_call() -> None:
     scene = Scene(CreditDemand(callers=2))
     grant = scene.opened()
@@ -193,16 +149,6 @@ def test_a_gift_from_before_does_not_end_a_grant_that_is_once() -> None:
     assert scene.needs_call()
 
 
-def test_what_was_given_is_reported_within_half_a_second() -> None:
-    scene = Scene(CreditDemand(callers=1))
-    grant = scene.opened()
-    scene.push(scene.gift(grant, 1, 1, "a"))
-    scene.credit.want(CreditDemand())
-    assert scene.credit.next_at == scene.now + 0.5
-    assert scene.grant().seen.serial == 1
-    assert not scene.needs_call()
-
-
 def test_open_credit_is_renewed_after_two_minutes() -> None:
     scene = Scene(CreditDemand(callers=1))
     scene.opened()
@@ -215,15 +161,6 @@ def test_a_receiver_calls_when_something_is_due() -> None:
     asked = scene.now
     scene.answer(scene.grant(), due=7.0, waits=2.0)  # nobody knows when the partition has answered
     assert scene.credit.next_at == asked + 7
-
-
-def test_interest_is_answered_at_once() -> None:
-    scene = Scene(CreditDemand(callers=1))
-    scene.opened()
-    assert scene.push(None) == []
-    assert (scene.needs_call(), scene.credit.news) == (True, True)
-    scene.grant()
-    assert (scene.needs_call(), scene.credit.news) == (False, False)
 
 
 def test_a_forged_push_changes_nothing() -> None:
@@ -294,24 +231,6 @@ def test_a_push_that_cannot_be_dated_is_given_back(dated: bool) -> None:
     assert scene.grant().seen.messages == 1
 
 
-def test_a_gift_whose_lock_is_over_is_given_back() -> None:
-    scene = Scene(CreditDemand(callers=1))
-    grant = scene.opened()
-    gift = scene.gift(grant, 1, 1, "a")
-    scene.now += 31
-    (handed,) = scene.answer(scene.grant(), gift)
-    assert handed.ends is None
-
-
-def test_a_call_that_has_failed_is_asked_for_again() -> None:
-    scene = Scene(CreditDemand(callers=1))
-    scene.opened()
-    scene.credit.want(CreditDemand(callers=2))
-    scene.credit.failed(scene.grant())
-    assert scene.needs_call()
-    assert scene.grant().again
-
-
 def test_the_answer_to_a_call_that_has_failed_may_still_come() -> None:
     scene = Scene(CreditDemand(callers=1))
     scene.opened()
@@ -338,19 +257,6 @@ def test_a_refusal_ends_the_credit_until_the_receiver_asks_again() -> None:
     assert scene.credit.next_at > scene.now + 1e9
     scene.credit.ask_again()
     assert (scene.needs_call(), scene.grant().limit) == (True, 1)
-
-
-def test_a_prefix_that_is_not_answered_is_replaced() -> None:
-    scene = Scene(CreditDemand(callers=1))
-    scene.credit.subscribed("r1")
-    first = scene.grant()
-    scene.now += 5
-    assert scene.grant().prefix == first.prefix
-    scene.now += 5
-    later = scene.grant()
-    assert later.begins
-    assert later.prefix != first.prefix
-    assert [prefix for prefix, *_ in later.retired] == [first.prefix]
 
 
 def test_a_prefix_is_replaced_before_its_serials_are_used_up() -> None:

@@ -243,13 +243,15 @@ class ReservedMachine(SharedPartition):
         while self._plan(0, MOST) and whole:  # else committed messages may be left, which the release removes
             pass
         self._plan(9, MOST)
-        self.planned = None
+        planned, self.planned = self.planned, None
         if whole:
             self.wait(10_000)
             self.visit()
         while True:
             unpinned = self._run(self.of.unpin(self.fence, call_id=self._call_id()))
             assert unpinned is not None
+            ended = planned is not None and unpinned.end < planned[0].end
+            assert planned is None or unpinned.plan - planned[0].plan >= ended, "an ended plan keeps its number"
             if not unpinned.more:
                 break
             self.seen["unpin: more"] += 1

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from sbredis import ServiceBusMessage
-from sbredis.aio import ServiceBusReceiver
-from sbredis.exceptions import MessageLockLostError, OperationTimeoutError
+from sbredis.exceptions import MessageLockLostError, ServiceBusCommunicationError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
 from sbredis.workers import Abandon, Complete, Context, DeadLetter, Retries, Router, Worker
 from sbredis.workers.declaring._handlers import Defaults, EntityPlan, plan_of
+from tests.aio.diverting import divert
+from tests.aio.gates import Gate
 from tests.waiting import eventually
 from tests.workers.looking import dead, empty
 
@@ -26,10 +27,8 @@ NOW = Retries(first_delay=0)
 # -- settlements that fail ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("error", [OperationTimeoutError("the server is gone"), RuntimeError("a defect")])
-async def test_a_completion_that_fails_reaches_the_hook_and_the_counts(
-    sbredis_bus: Bus, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+@pytest.mark.parametrize("error", [ServiceBusCommunicationError("the server is gone"), RuntimeError("a defect")])
+async def test_a_completion_that_fails_reaches_the_hook_and_the_counts(sbredis_bus: Bus, error: Exception) -> None:
     await sbredis_bus.create_queue("orders")
     errors: list[BaseException] = []
     worker = Worker(sbredis_bus.url, on_error=lambda _, raised: errors.append(raised))
@@ -37,14 +36,20 @@ async def test_a_completion_that_fails_reaches_the_hook_and_the_counts(
     @worker.queue("orders")
     async def place() -> None: ...
 
-    async def complete(*_: object, **__: object) -> None:
-        raise error
-
-    monkeypatch.setattr(ServiceBusReceiver, "complete_messages", complete)
     async with worker.running():
+        transport: Any = worker._running().client._connection.transport
+        through = transport.call
+
+        async def call(script: Any, *arguments: Any, **options: Any) -> Any:
+            if script.name == "complete":
+                raise error
+            return await through(script, *arguments, **options)
+
+        divert(transport, call)
         await worker.send("orders", b"")
-        await eventually(lambda: errors == [error])
+        await eventually(lambda: errors)
         counts = worker._running().report().counts["orders"]
+    assert [str(error) in str(one) for one in errors] == [True]
     assert (counts.settlements_failed, counts.completed, counts.errors) == (1, 0, 0)
 
 
@@ -243,36 +248,29 @@ async def test_a_handler_may_send_as_much_as_a_transaction_takes(sbredis_bus: Bu
 @pytest.mark.slow
 @pytest.mark.parametrize("stops", [False, True])
 async def test_few_handlers_start_while_outcomes_are_unacknowledged_and_the_end_waits_for_all(
-    sbredis_bus: Bus, monkeypatch: pytest.MonkeyPatch, stops: bool
+    sbredis_bus: Bus, stops: bool
 ) -> None:
     await sbredis_bus.create_queue("orders")
     worker = Worker(sbredis_bus.url, max_concurrent_calls=2)
     begun: list[int] = []
-    answered = asyncio.Event()
-    complete = ServiceBusReceiver.complete_messages
-
-    async def slow(receiver: ServiceBusReceiver, messages: Any, **options: Any) -> None:
-        await answered.wait()
-        await complete(receiver, messages, **options)
-
-    monkeypatch.setattr(ServiceBusReceiver, "complete_messages", slow)
 
     @worker.queue("orders", prefetch=0)
     async def place(number: int) -> None:
         begun.append(number)
 
-    sender = sbredis_bus.client.get_queue_sender("orders")
-    await sender.send_messages([ServiceBusMessage(str(number)) for number in range(20)])
-    async with worker.running():
+    async with worker.running(), sbredis_bus.client.get_queue_sender("orders") as sender:
+        gate = Gate(worker._running().client, "complete").__enter__()
+        gate.shut = True
+        await sender.send_messages([ServiceBusMessage(str(number)) for number in range(20)])
         consumer: Any = worker._running().services[0].consumer
         await eventually(lambda: consumer.settlements.unacknowledged > 2)
         for _ in range(200):
             await asyncio.sleep(0)
         assert len(begun) <= 4  # two whose outcomes are unacknowledged, and two that started with them
         if stops:
-            asyncio.get_running_loop().call_later(0.05, answered.set)
+            asyncio.get_running_loop().call_later(0.05, gate.open)
         else:
-            answered.set()
+            gate.open()
             await eventually(lambda: empty(sbredis_bus))
     assert len(await sbredis_bus.active("orders")) == (20 - len(begun))
     assert not await sbredis_bus.locked("orders")

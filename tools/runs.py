@@ -91,7 +91,6 @@ PROOFS = {
     "credit": LongRun("tests.engine.proof.credit_run", "credit: receivers, a model, and a network with faults"),
     "grants": LongRun("tests.engine.proof.credit_twin", "credit: the scripts beside the model, with the same faults"),
     "time": LongRun("tests.engine.proof.looking", "the effects of time, with and without other calls in between"),
-    "sessions": LongRun("tests.engine.proof.sessions_run", "sessions: their order and their locks (some minutes)"),
     "removal": LongRun("tests.registry.removal.run", "the removal of unused entities"),
     "spark": LongRun(
         "tests.spark.chaos.run",

@@ -202,14 +202,6 @@ class Town:
         except PartRefusedError as refusal:
             raise refusal.reason from None
 
-    async def remake(self, name: str) -> tuple[str, tuple[str, ...]]:
-        """Destroy a partition and make it again; return its former birth and the destinations that it has told."""
-        destroyed = await self.tell(self.of[name].destroy_source())
-        while destroyed.more:
-            destroyed = await self.tell(self.of[name].destroy_source())
-        await self.tell(self.of[name].configure(create=True, now=self.now))
-        return destroyed.birth, destroyed.destinations
-
     # -- the data ------------------------------------------------------------------------------------------------------
 
     async def everything(self, *names: str) -> Everything:

@@ -38,38 +38,6 @@ async def test_each_call_makes_the_copies_of_some_subscriptions(topic: Topic) ->
     assert (copy.name, await topic.refs()) == ("2", {})
 
 
-async def test_the_record_stays_while_receivers_are_faster_than_the_calls(topic: Topic) -> None:
-    await topic.hand_out([WAITS], [None])
-    await spread(topic, "1", (0,), ("", "b"))
-    assert len(await topic.taken(topic.one)) == 1
-    assert await topic.stored() == 1
-    await spread(topic, "2", (), ("b", "c"))
-    await spread(topic, "2", (1,), ("c", ""))
-    assert [each.name for each in await topic.taken(topic.two)] == ["2"]
-    assert (await topic.stored(), await topic.bytes()) == (0, 0)
-
-
-async def test_a_message_without_copies_leaves_nothing(topic: Topic) -> None:
-    await topic.hand_out([WAITS], [None])
-    await spread(topic, "1", (), ("", "b"))
-    await spread(topic, "2", (), ("b", ""))
-    assert (await topic.stored(), await topic.bytes(), await waiting(topic)) == (0, 0, [])
-
-
-async def test_two_clients_that_spread_one_message_make_each_copy_once(topic: Topic) -> None:
-    await topic.hand_out([WAITS], [None])
-    await spread(topic, "1", (0,), ("", "b"))
-    assert (await spread(topic, "1", (0,), ("", "b"))).dropped == 1
-    await spread(topic, "2", (1,), ("b", "c"))
-    before = await topic.everything()
-    for bounds in (("b", "c"), ("b", ""), ("", "")):
-        assert (await spread(topic, "2", (1,), bounds)).dropped == 1
-    assert await waiting(topic) == [("2", "c")]
-    assert before[topic.one.keys[1].decode()] == (await topic.everything())[topic.one.keys[1].decode()]
-    await spread(topic, "2", (), ("c", ""))
-    assert [len(await topic.taken(each)) for each in (topic.one, topic.two)] == [1, 1]
-
-
 async def test_no_later_message_overtakes_one_that_is_being_spread(topic: Topic) -> None:
     await topic.hand_out([WAITS], [None])
     await topic.publish((b"later", (0, 1)))
@@ -91,13 +59,6 @@ async def test_no_later_message_overtakes_one_whose_scheduled_time_has_passed(to
     await topic.publish((b"later", (0,)))
     assert await waiting(topic) == [("1", ""), ("2", "")]
     assert await topic.payloads(topic.one) == []
-
-
-async def test_a_message_that_is_being_spread_cannot_be_cancelled(topic: Topic) -> None:
-    await topic.hand_out([WAITS], [None])
-    await spread(topic, "1", (0,), ("", "b"))
-    undone = await topic.tell(topic.topic.cancel(topic.call_id(), ["2"]))
-    assert (undone.missing, await waiting(topic)) == (("2",), [("2", "b")])
 
 
 @pytest.mark.parametrize("message", [Outgoing(b"m"), WAITS])

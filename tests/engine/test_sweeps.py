@@ -17,9 +17,7 @@ from sbredis.engine import (
     sweep_together,
     take_together,
 )
-from tests.engine.moves import A, B, Town, body_of
-
-CHOSEN = b"any text"
+from tests.engine.moves import A, Town, body_of
 
 
 async def sweep(town: Town, *sources: tuple[str, Batch | None], wanted: int = 100, room: int = 1 << 20) -> list[Swept]:
@@ -63,21 +61,6 @@ async def test_several_sources_move_their_messages_in_three_calls(town: Town) ->
 
 
 @pytest.mark.anyio
-async def test_a_repeated_sweep_returns_the_batch_of_the_first(town: Town) -> None:
-    await town.send("q", b"one", b"two")
-    first = await sweep(town, ("q", None))
-    after = await town.everything("q")
-    assert await sweep(town, ("q", None)) == first
-    assert await town.everything("q") == after
-    await town.send("q", b"three")
-    assert await sweep(town, ("q", None)) == first
-    (second,) = await sweep(town, ("q", first[0].batch))
-    assert second.batch is not None
-    assert [body_of(each) for each in second.messages] == [b"three"]
-    assert await sweep(town, ("q", first[0].batch)) == [second]  # the first batch is not outstanding any more
-
-
-@pytest.mark.anyio
 async def test_a_sweep_keeps_its_limits_over_all_sources(town: Town) -> None:
     """At least one message is frozen, however large it is."""
     await town.put("n", forwards="1")
@@ -95,43 +78,11 @@ async def test_a_sweep_keeps_its_limits_over_all_sources(town: Town) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("what", ["transfer", "dead letter", "batch for another destination", "batch of a client"])
-async def test_a_sweep_leaves_all_else_to_other_calls(town: Town, what: str) -> None:
-    """The source still calls for a mover."""
-    if what == "transfer":
-        await town.transfer("q", B, b"one")
-    elif what == "dead letter":
-        await town.bury("q", b"one")
-    else:
-        await town.send("q", b"one")
-        (one,) = (await town.waiting()).messages
-        await town.freeze(B if "another" in what else A, one, purpose=CHOSEN if "client" in what else b"")
-    await town.put("q", calling="1")
-    before = await town.everything("q")
-    assert [each.state for each in await sweep(town, ("q", None))] == ["other"]
-    assert await town.everything("q") == before
-
-
-@pytest.mark.anyio
 async def test_a_sweep_goes_on_beside_a_source_that_refuses_it(town: Town) -> None:
     await town.send("q", b"one")
     await town.put("n", forwards="1", version="2")
     q, n = await sweep(town, ("q", None), ("n", None))
     assert (q.state, n.state) == ("frozen", "other")
-
-
-@pytest.mark.anyio
-async def test_a_sweep_does_not_settle_a_batch_of_a_former_source(town: Town) -> None:
-    await town.send("q", b"one")
-    (former,) = await sweep(town, ("q", None))
-    await town.remake("q")
-    await town.send("q", b"two")
-    (present,) = await sweep(town, ("q", None))
-    assert former.batch is not None
-    assert present.batch is not None
-    assert former.batch.number == present.batch.number
-    late = town.of["q"].sweep(A, "the-a", former.batch, former.birth, now=town.now)
-    assert await town.tell(sweep_together([late])) == (present,)
 
 
 @pytest.mark.anyio

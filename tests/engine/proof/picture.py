@@ -536,12 +536,3 @@ def _settings(state: dict[str, bytes], store: dict[str, bytes]) -> Settings:
 def _lane(text: bytes) -> tuple[int, int]:
     number, used, _ = text.split(b" ", 2)
     return whole(number), whole(used)
-
-
-def due_by_keys(picture: Picture, offset: int) -> int:
-    """Return the next due time according to the keys: the earliest of the locks, the entries of `due`, and the bound
-    `head`.
-    """
-    times = [until - offset for until in picture.sets["locks"].values()]
-    first = min([*times, *picture.sets["due"].values(), whole(picture.state["head"])])
-    return first if first < NEVER else 0

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sbredis.engine import NEVER, Content, Copy, Lock, Outgoing, Redrive, SessionLock, encode
+from sbredis.engine import NEVER, Content, Copy, Outgoing, Redrive, SessionLock, encode
 from sbredis.engine._lifecycle import Condition, Event, Side, State
 from tests.engine.proof.both import PLAIN
 from tests.engine.proof.cases import Kind
@@ -24,7 +24,6 @@ __all__ = ["NOBODY", "SCENES", "STRANGER", "Play", "Scene", "add", "changed", "c
 
 STRANGER = "x" * 11
 NOBODY = SessionLock("a", STRANGER)
-STRANGE = [Lock(STRANGER, "1", b"", 0)]
 
 Play = Callable[[Any, How], None]
 

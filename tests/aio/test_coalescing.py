@@ -307,22 +307,6 @@ async def test_a_message_that_cannot_be_encoded_fails_without_affecting_others(
 
 
 @in_memory
-async def test_a_first_call_that_cannot_be_built_leaves_the_lane_unchanged(url: str) -> None:
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        await sender.send_messages([])
-        lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
-        with failing_encoding(lane, ZeroDivisionError("oh"), b"a"):
-            for _ in range(2):
-                (error,) = await ended(sends(sender, "a"))
-                assert isinstance(error, ServiceBusError)
-                assert error.outcome is Outcome.NEVER_SENT
-            with Calls(queue.transport) as calls:
-                await asyncio.gather(*sends(sender, "b"))
-        assert calls.by_script["send"] == 1
-        assert flat(await stored_bodies(queue)) == ["b"]
-
-
-@in_memory
 async def test_an_invalid_due_time_is_an_error_for_its_sender_only(url: str, caplog: pytest.LogCaptureFixture) -> None:
     """An action can set such a time. The other senders are not affected."""
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
@@ -341,25 +325,6 @@ async def test_an_invalid_due_time_is_an_error_for_its_sender_only(url: str, cap
         assert flat(await stored_bodies(queue)) == list("abde")
         assert sender.in_flight == 0
         assert not caplog.records
-
-
-@in_memory
-async def test_quota_errors_and_unexpected_errors_reach_only_their_own_callers(url: str) -> None:
-    async with queue_at(url, quota=20_000) as queue, queue.client.get_queue_sender("q") as sender:
-        await sender.send_messages([])
-        lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
-        bodies = [b"a", bytes(30_000), b"b", b"odd", bytes(25_000), b"c", bytes(26_000), b"odd"]
-        with failing_encoding(lane, ZeroDivisionError("oh"), b"odd"):
-            found = await ended(sends(sender, *bodies))
-        for body, error in zip(bodies, found, strict=True):
-            if len(body) > 100:
-                assert type(error) is ServiceBusQuotaExceededError
-            elif body == b"odd":
-                assert isinstance(error, ServiceBusError)
-                assert error.outcome is Outcome.NEVER_SENT
-            else:
-                assert error is None
-        assert flat(await stored_bodies(queue)) == list("abc")
 
 
 @in_memory

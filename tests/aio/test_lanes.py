@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import repeat
 from typing import Any
 
 import pytest
 
 from sbredis.aio import ServiceBusSender
-from sbredis.aio._sender import outbox_of
 from sbredis.client._lane import Lane
 from sbredis.engine import PartitionSettings, SettingsStaleError, perform
 from sbredis.exceptions import (
@@ -25,13 +23,12 @@ from sbredis.exceptions import (
     Outcome,
     ServiceBusCommunicationError,
     ServiceBusConnectionError,
-    ServiceBusError,
     ServiceBusQuotaExceededError,
 )
-from sbredis.model import ServiceBusMessage, outgoing
+from sbredis.model import ServiceBusMessage
 from sbredis.registry import EntityRecord, Namespace
 from tests.aio.gates import Gate, stored_bodies
-from tests.aio.queues import PARTITIONS, Calls, Queue, both, in_memory, queue_at
+from tests.aio.queues import Calls, Queue, both, in_memory, queue_at
 from tests.aio.test_sending import flat
 from tests.stored_settings import settings_of
 from tests.transport.hand import turns
@@ -75,43 +72,6 @@ async def changed(queue: Queue, **settings: Any) -> EntityRecord:
 
 async def send_to_all(sender: ServiceBusSender) -> None:
     await asyncio.gather(*(sender.send_messages(ServiceBusMessage(key, partition_key=key)) for key in "abcdefgh"))
-
-
-STRETCH = 5.0
-
-
-class Ahead:
-    """The clock of the event loop for the calls to an entity. The test can move this clock forward."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._seconds = 0.0
-
-    def call_soon(self, callback: Callable[[], object]) -> asyncio.Handle:
-        return self._loop.call_soon(callback)
-
-    def time(self) -> float:
-        return self._loop.time() + self._seconds
-
-    def pass_stretch(self) -> None:
-        """Let the time pass in which a movable message tries one partition."""
-        self._seconds += STRETCH
-
-
-@contextmanager
-def in_stretches(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ahead]:
-    """Let a movable message try one partition until the test calls ``pass_stretch``."""
-    ahead = Ahead()
-    with monkeypatch.context() as patched:
-        patched.setattr("sbredis.client._send_lane._STRETCH", STRETCH)
-        patched.setattr(
-            "sbredis.client._partition_client._FIRST_PAUSE", 60.0
-        )  # an unreachable partition stays unreachable in this test
-        patched.setattr("sbredis.client._partition_client._LONGEST_PAUSE", 60.0)
-        for number in queue.entity.numbers:
-            for pipeline in queue.entity.partition_client(number).sending._pipelines:
-                patched.setattr(pipeline, "_loop", ahead)
-        yield ahead
 
 
 # -- outdated settings -------------------------------------------------------------------------------------------------
@@ -212,28 +172,6 @@ async def test_create_if_missing_recreates_a_deleted_queue(url: str) -> None:
         assert flat(await stored_bodies(queue)) == ["y", "z"]
 
 
-@both
-async def test_a_queue_recreated_with_other_partitions_is_found(url: str, *, partitioned: bool) -> None:
-    """Sends to the old partitions are refused. Later sends arrive in the new partitions."""
-    async with begun(url, partitioned=partitioned) as (queue, sender):
-        with Gate(queue.client) as gate:
-            gate.shut = True
-            sends = [asyncio.create_task(sender.send_messages(ServiceBusMessage("x"))) for _ in range(6)]
-            await gate.reached()
-            await namespace_of(queue).delete_entity("q")
-            await namespace_of(queue).create_entity("q", PartitionSettings(), partitioned=not partitioned)
-            gate.open()
-            ended = await asyncio.gather(*sends, return_exceptions=True)
-        for error in ended:
-            assert isinstance(error, MessagingEntityNotFoundError)
-            assert (error.is_transient, error.outcome) == (True, Outcome.REFUSED)
-            assert "Send the messages for the new entity again" in str(error)
-        await send_to_all(sender)
-        found = await stored_bodies(queue)
-        assert len(found) == (1 if partitioned else PARTITIONS)
-        assert flat(found) == list("abcdefgh")
-
-
 async def test_a_message_of_a_deleted_queue_has_no_lock_after_the_queue_is_recreated(url: str) -> None:
     async with begun(url) as (queue, sender):
         await sender.send_messages(ServiceBusMessage("x"))
@@ -273,134 +211,7 @@ async def test_a_lane_that_the_partition_has_forgotten_begins_again(url: str, *,
         await sender.cancel_scheduled_messages(numbers)
 
 
-@pytest.mark.parametrize("fate", ["is lost", "is not answered"])
-async def test_the_outcome_is_unknown_if_a_lane_is_forgotten_during_its_call(
-    url: str, fate: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The call may have run. So it is not repeated, because then it might run twice."""
-    async with begun(url, partitioned=True) as (queue, sender):
-        place = queue.entity.numbers.index(queue.entity.pinned("a").number)
-        ops = queue.partitions[place].keys[7]
-        with in_stretches(queue, monkeypatch) as ahead, Gate(queue.client) as gate:
-            gate.shut = True
-            gate.fates.append(fate)
-            send = asyncio.create_task(sender.send_messages(ServiceBusMessage("x", partition_key="a")))
-            await gate.reached()
-            ahead.pass_stretch()
-            gate.let_one()
-            await gate.reached(2)
-            await queue.transport.command("DEL", ops, key=ops)
-            gate.open()
-            with pytest.raises(ServiceBusCommunicationError, match="has no record of whether the call ran") as caught:
-                await send
-        assert (caught.value.outcome, caught.value.entity) == (Outcome.UNKNOWN, "q")
-        assert flat(await stored_bodies(queue)) == (["x"] if fate == "is not answered" else [])
-        await sender.send_messages(ServiceBusMessage("y", partition_key="a"))
-
-
-@pytest.mark.parametrize("first", ["is refused", "is lost"])
-async def test_a_call_in_a_lane_whose_first_call_did_not_run_is_repeated(
-    url: str, first: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The partition has never recorded the lane, so the lane was not forgotten, and the second call is repeated."""
-    async with (
-        queue_at(url, partitioned=True, quota=2000) as queue,
-        queue.client.get_queue_sender("q") as sender,
-    ):
-        with in_stretches(queue, monkeypatch) as ahead, Gate(queue.client) as gate:
-            if first == "is lost":
-                gate.fates.extend(repeat("is lost", 5))
-            with pytest.raises(ServiceBusError) as caught:
-                await sender.send_messages(ServiceBusMessage("x" * 3000, partition_key="a"))
-            assert caught.value.outcome is (Outcome.UNKNOWN if first == "is lost" else Outcome.REFUSED)
-            assert flat(await stored_bodies(queue)) == []
-            gate.fates.clear()
-            queue.entity.pinned("a").reached()  # as if the partition had answered another call in the meantime
-            before = len(gate.arrived)
-            gate.shut = True
-            gate.fates.append("is lost")
-            send = asyncio.create_task(sender.send_messages(ServiceBusMessage("y", partition_key="a")))
-            await gate.reached(before + 1)
-            ahead.pass_stretch()
-            gate.open()
-            await send
-            assert len(gate.arrived) == before + 2
-            assert gate.arrived[-1].arguments == gate.arrived[-2].arguments
-        assert flat(await stored_bodies(queue)) == ["y"]
-
-
 # -- failed calls ------------------------------------------------------------------------------------------------------
-
-
-@in_memory
-async def test_a_send_that_may_have_run_never_moves_to_another_partition(url: str) -> None:
-    """This holds even if later attempts never arrive."""
-    async with begun(url, partitioned=True) as (queue, sender):
-        with Gate(queue.client) as gate:
-            gate.fates.extend(("is not answered", "never arrives", "never arrives", "never arrives"))
-            with pytest.raises(ServiceBusError) as caught:
-                await sender.send_messages(ServiceBusMessage("x"), timeout=5)
-        assert caught.value.outcome is Outcome.UNKNOWN
-        assert flat(await stored_bodies(queue)) == ["x"]
-
-
-@in_memory
-async def test_a_send_without_an_answer_is_repeated_at_the_same_partition(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same call is repeated, and its outcome is not "never sent"."""
-    async with begun(url, partitioned=True) as (queue, sender):
-        with in_stretches(queue, monkeypatch) as ahead, Gate(queue.client) as gate:
-            gate.shut = True
-            gate.fates.extend(("is not answered", "never arrives"))
-            send = asyncio.create_task(sender.send_messages(ServiceBusMessage("x")))
-            await gate.reached()
-            assert gate.arrived[0].timeout <= STRETCH
-            ahead.pass_stretch()
-            gate.let_one()
-            await gate.reached(2)
-            assert gate.arrived[1].timeout > STRETCH
-            assert gate.arrived[1].arguments == gate.arrived[0].arguments
-            gate.let_one()
-            with pytest.raises(ServiceBusError) as caught:
-                await send
-        assert caught.value.outcome is Outcome.UNKNOWN
-        assert flat(await stored_bodies(queue)) == ["x"]
-
-
-@in_memory
-async def test_a_movable_send_does_not_wait_for_a_send_that_is_bound_to_a_partition(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first attempt at an unreachable partition ends soon, even if the sender has more time."""
-    async with begun(url, partitioned=True) as (queue, sender):
-        there = queue.entity.pinned("a")
-        place = queue.entity.numbers.index(there.number)
-        with in_stretches(queue, monkeypatch) as ahead, Gate(queue.client) as gate:
-            gate.shut = True
-            gate.fates.append("never arrives")
-            bound = [asyncio.create_task(sender.send_messages(ServiceBusMessage("bound", partition_key="a")))]
-            await gate.reached(1)
-            assert gate.arrived[0].timeout <= STRETCH
-            bound += [asyncio.create_task(sender.send_messages(ServiceBusMessage("bound", partition_key="a")))]
-            await gate.reached(2)
-            queue.entity._at = (place - 1) % PARTITIONS  # so the next partition in turn is the unreachable one
-            free = [asyncio.create_task(sender.send_messages(ServiceBusMessage("free"))) for _ in range(3)]
-            await turns(5)
-            assert len(there.sending.gathering) == 3
-            ahead.pass_stretch()
-            gate.let_one()
-            await gate.reached(4)
-            assert not there.sending.gathering
-            elsewhere = [call for call in gate.arrived if call.key != queue.partitions[place].keys[0]]
-            assert elsewhere
-            # messages that are bound to a partition use all of their time
-            assert max(call.timeout for call in gate.arrived[2:]) > STRETCH
-            gate.open()
-            await asyncio.gather(*bound, *free)
-        found = await stored_bodies(queue)
-        assert found[place] == ["bound", "bound"]
-        assert flat(found) == ["bound"] * 2 + ["free"] * 3
 
 
 @in_memory
@@ -534,29 +345,6 @@ async def test_a_cancelled_close_can_be_repeated(url: str) -> None:
 
 
 @in_memory
-async def test_a_send_cancelled_before_its_call_does_not_disturb_the_others(url: str) -> None:
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        await sender.send_messages([])
-        with Gate(queue.client) as gate:
-            gate.shut = True
-            first = [asyncio.create_task(sender.send_messages(ServiceBusMessage(body))) for body in "ab"]
-            await gate.reached()
-            await turns(5)
-            going = [asyncio.create_task(sender.send_messages(ServiceBusMessage(body))) for body in "cdef"]
-            await turns(2)
-            for task in going[1:3]:
-                task.cancel()
-            await turns()
-            gate.open()
-            await asyncio.gather(*first, going[0], going[3])
-        await sender.close()
-        assert flat(await stored_bodies(queue)) in (
-            list("abcf"),
-            list("abcdef"),
-        )  # the second call may already be under way at this point
-
-
-@in_memory
 async def test_a_send_that_times_out_at_any_stage_leaves_nothing_in_flight(url: str) -> None:
     async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
         await sender.send_messages([])
@@ -590,27 +378,3 @@ async def test_lane_names_of_a_client_are_unique(url: str) -> None:
                     names.append(pipeline._name)
                     pipeline._start_lane()
         assert len(set(names)) == len(names)
-
-
-async def test_an_ordered_message_that_comes_while_the_second_call_is_awaited_is_sent(url: str) -> None:
-    """The jobs for two calls are cancelled. An ordered job comes between both, and only the first call may take it."""
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        await sender.send_messages(ServiceBusMessage("first"))
-        outbox, loop = outbox_of(sender), asyncio.get_running_loop()
-        entity = outbox.entity
-        assert entity is not None
-
-        def submit(body: str, *, ordered: bool) -> asyncio.Future[Any]:
-            message = ServiceBusMessage(body)
-            made = outgoing(message, detects_duplicates=False)
-            future = outbox.begin_at_once([message], [made], 1, entity, loop.time() + 20, ordered=ordered)
-            assert future is not None
-            return future
-
-        for future in [submit("cancelled", ordered=False) for _ in range(20)]:
-            future.cancel()
-        late: list[asyncio.Future[Any]] = []
-        loop.call_soon(lambda: late.append(submit("late", ordered=True)))
-        await turns(2)
-        await late[0]
-        assert flat(await stored_bodies(queue)) == ["first", "late"]

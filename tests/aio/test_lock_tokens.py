@@ -23,7 +23,6 @@ from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSettler
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import LockToken, lease_place, lease_token, new_token, read_lock_token
 from sbredis.exceptions import (
-    MessageAlreadySettled,
     MessageLockLostError,
     MessageNotFoundError,
     MessagingEntityNotFoundError,
@@ -173,46 +172,6 @@ async def test_a_message_renewed_alone_is_settled_once_whoever_settles_it(
         await receiver.complete_message(second)
         assert (await queue.counts()).locked == 0
         assert not any(key.endswith((":leases", ":locks")) for key in await queue.contents())
-
-
-@in_memory
-async def test_a_message_is_settled_while_its_lock_is_being_renewed(url: str) -> None:
-    """A renewal does not change what a settlement names, so neither waits for the other."""
-    async with queue_at(url) as queue:
-        await queue.send("a", "b", at=-1)
-        receiver = queue.receiver()
-        first, second = await receiver.receive_messages(2, 60)
-        renewing, settling, too_late = await asyncio.gather(
-            receiver.renew_message_lock(first),
-            receiver.complete_message(first),
-            receiver.renew_message_lock(second),
-            return_exceptions=True,
-        )
-        assert settling is None
-        assert isinstance(renewing, (datetime, MessageAlreadySettled))
-        assert isinstance(too_late, datetime)
-        await receiver.complete_message(second)
-        assert (await queue.counts()).locked == 0
-
-
-@both
-async def test_earlier_property_changes_are_kept_when_settling_by_token(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
-        await queue.send("a", at=-1, properties={"colour": "red", "size": 1})
-        receiver, settler = queue.receiver(), other.get_settler("q")
-        token = str((await one(receiver)).lock_token)
-        await settler.abandon_message(token, properties_to_modify={"size": 2})
-        token = str((await one(receiver)).lock_token)
-        await settler.abandon_message(token)
-        token = str((await one(receiver)).lock_token)
-        await settler.dead_letter_message(token, "why", properties_to_modify={"shape": "round"})
-        letter = await one(queue.receiver(sub_queue="deadletter"))
-        assert letter.application_properties == {
-            "colour": "red",
-            "size": 2,
-            "shape": "round",
-            "DeadLetterReason": "why",
-        }
 
 
 @both

@@ -17,7 +17,7 @@ from sbredis.aio import ServiceBusClient
 from sbredis.client import ROUTE, Role, RoleKeeper
 from sbredis.client._claiming import Standing
 from sbredis.client._routing import Judge
-from sbredis.engine import Outgoing, perform, role_keys
+from sbredis.engine import Outgoing, perform
 from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundError, Outcome, ServiceBusConnectionError
 from sbredis.maintenance import TopicPublisher
 from sbredis.maintenance import _publishing as aside
@@ -603,29 +603,6 @@ async def test_two_clients_that_both_believe_they_hold_the_role_publish_once(
 
 
 @pytest.mark.slow
-@both
-async def test_two_clients_with_valid_fences_publish_once(
-    url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The call that publishes a message also removes it from the schedule."""
-    real = Role.claim
-
-    async def claim(self: Role, seconds: float = 10.0, **options: Any) -> Standing:
-        return (await real(self, seconds, **options))._replace(shards=dict.fromkeys(range(3), 5))
-
-    monkeypatch.setattr(Role, "claim", claim)
-    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
-        async with maintained(subject), maintained(subject), maintained(subject):
-            when = soon(0.5)
-            texts = [str(number) for number in range(300)]
-            await asyncio.gather(
-                *(sender.send_messages(ServiceBusMessage(text, scheduled_enqueue_time_utc=when)) for text in texts)
-            )
-            await subject.wait_for_count("one", 300)
-        assert Counter(await subject.take_bodies("one")) == Counter(texts)
-
-
-@pytest.mark.slow
 @on_one_server
 async def test_scheduling_without_a_maintenance_client_warns_once(
     url: str, partitioned: bool, caplog: pytest.LogCaptureFixture
@@ -727,33 +704,3 @@ async def test_scheduled_messages_are_published_after_connections_are_lost(
             server.ask("CLIENT", "KILL", "TYPE", kind)
         await sender.schedule_messages(ServiceBusMessage("x"), soon(0.2))
         await subject.wait_for_count("one", 1)
-
-
-@pytest.mark.slow
-async def test_the_role_has_one_holder_at_a_time_and_its_fence_only_increases(url: str) -> None:
-    async with topic_at(url) as subject:
-        connection = subject.client._connection
-        one, two = (Role(connection.transport, "ns", "route") for _ in range(2))
-        first = await one.claim(300)
-        assert first.held
-        other = await two.claim(5)
-        assert not other.held
-        assert 0 < other.seconds <= 300
-        assert (await two.give_up()).held is False
-        begun = loop_time()
-        again = await one.claim(0.3)
-        assert (again.held, again.fence) == (True, first.fence)
-
-        async def free() -> bool:
-            return (await two.claim(5)).held
-
-        await eventually(free)
-        assert loop_time() - begun >= 0.299
-        second = await two.claim(5)
-        assert second.fence > first.fence
-        assert not (await one.claim(5)).held
-        await two.give_up()
-        third = await one.claim(5)
-        assert third.held
-        assert third.fence > second.fence
-        assert role_keys("ns")

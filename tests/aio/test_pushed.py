@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver
-from sbredis.exceptions import MessagingEntityDisabledError, MessagingEntityNotFoundError, ServiceBusError
+from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
@@ -185,23 +184,6 @@ async def test_many_receivers_of_a_client_share_a_channel_and_get_each_message_o
         got = Counter(body for messages in await asyncio.gather(*tasks) for body in bodies(messages))
         assert got == Counter(str(number) for number in range(len(receivers)))
         assert await queue.counts_are(0, len(receivers))
-
-
-@pytest.mark.parametrize("what", ["disabled", "deleted"])
-async def test_a_receiver_that_waits_learns_that_it_gets_nothing_any_more(url: str, what: str) -> None:
-    """The partition tells the receiver, whose call then fails with the reason."""
-    async with queue_at(url) as queue:
-        task = await waits(queue, queue.receiver())
-        namespace = queue.client._connection.namespace
-        if what == "deleted":
-            await namespace.delete_entity("q")
-            with pytest.raises(MessagingEntityNotFoundError):
-                await task
-        else:
-            record = queue.entity.record
-            await namespace.update_entity(record, replace(record.settings, status="ReceiveDisabled"))
-            with pytest.raises(MessagingEntityDisabledError):
-                await task
 
 
 async def test_a_receiver_of_a_user_who_may_not_listen_asks_again_and_again(server: LocalServer) -> None:

@@ -16,7 +16,6 @@ from sbredis.entities import _unlocked_sessions as session_lists
 from sbredis.exceptions import (
     AutoLockRenewFailed,
     MessageAlreadySettled,
-    MessageNotFoundError,
     MessageSizeExceededError,
     MessagingEntityNotFoundError,
     Outcome,
@@ -510,27 +509,6 @@ async def test_a_session_can_be_registered_with_a_renewer(url: str, partitioned:
 
 
 @pytest.mark.slow
-@both
-async def test_prefetched_messages_are_kept_while_the_session_is_renewed(url: str, partitioned: bool) -> None:
-    clock = HandClock()
-    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        await queue.send_to("a", *"12345")
-        async with queue.session("a", prefetch_count=10) as receiver:
-            assert str(await anext(receiver)) == "1"
-
-            async def all_here() -> bool:
-                return await queue.counts_are(0, 5)
-
-            await eventually(all_here)
-            with Calls(queue.transport) as calls:
-                for _ in range(5):
-                    clock.move(14)
-                    await session_of(receiver).renew_lock()
-                assert bodies(await receiver.receive_messages(4, 60)) == list("2345")
-                assert not calls.by_script["abandon"]
-
-
-@pytest.mark.slow
 @in_memory
 async def test_messages_of_a_cancelled_call_come_before_prefetched_ones(url: str) -> None:
     """The cancellation comes just after the answer has filled the buffer as well."""
@@ -825,27 +803,6 @@ async def test_a_session_receiver_peeks_only_at_messages_of_its_session(url: str
         while page := await anybody.peek_messages(3):
             shown += bodies(page)
         assert len(shown) == 7
-
-
-@both
-async def test_a_message_deferred_by_another_session_is_not_found(url: str, partitioned: bool) -> None:
-    async with session_queue_at(url, partitioned=partitioned) as queue:
-        mine, other = queue.sessions_in(0, 2)
-        numbers: list[int] = []
-        for name in (mine, other):
-            await queue.send_to(name, name)
-            async with queue.session(name) as receiver:
-                message = await anext(receiver)
-                numbers.append(message.sequence_number)
-                await receiver.defer_message(message)
-        async with queue.session(mine) as receiver:
-            for asked in ([numbers[1]], numbers):
-                with pytest.raises(MessageNotFoundError, match=str(numbers[1])):
-                    await receiver.receive_deferred_messages(asked)
-            (message,) = await receiver.receive_deferred_messages(numbers[0])
-            await receiver.abandon_message(message)
-            (message,) = await receiver.receive_deferred_messages(numbers[0])
-            assert message.delivery_count == 3
 
 
 # -- dead-lettering a whole session ------------------------------------------------------------------------------------

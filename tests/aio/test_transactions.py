@@ -21,7 +21,6 @@ from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     Outcome,
     ServiceBusError,
-    SessionLockLostError,
 )
 from sbredis.management import CorrelationRuleFilter, EntityStatus
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
@@ -137,22 +136,6 @@ async def test_a_message_is_published_to_a_topic_under_its_present_rules(client:
                 assert [str(each) for each in await subscriber.peek_messages(10)] == expected
 
 
-async def test_a_copy_is_published_to_the_subscription_whose_message_is_completed(
-    client: ServiceBusClient, url: str
-) -> None:
-    async with ServiceBusAdministrationClient(url) as admin:
-        sender = client.get_topic_sender("news")
-        await admin.create_topic("news")
-        await admin.create_subscription("news", "all")
-        await sender.send_messages(ServiceBusMessage("first"))
-        async with client.get_subscription_receiver("news", "all") as receiver:
-            (message,) = await receive_exactly(receiver, 1)
-            async with client.transaction() as tx:
-                tx.complete_message(message)
-                tx.send_messages(sender, ServiceBusMessage("second"))
-            assert [str(each) for each in await receiver.peek_messages(10)] == ["second"]
-
-
 async def test_scheduled_messages_have_their_numbers_after_the_block(client: ServiceBusClient) -> None:
     async with client.get_queue_sender("outputs") as sender:
         async with client.transaction() as tx:
@@ -209,16 +192,6 @@ async def test_tasks_and_threads_record_in_one_transaction(client: ServiceBusCli
             *(f"task {number}" for number in range(4)),
             *(f"thread {number}" for number in range(4)),
         ]
-
-
-async def test_an_abandoned_message_of_a_session_comes_before_prefetched_ones(client: ServiceBusClient) -> None:
-    await client.ensure_queue("jobs", requires_session=True)
-    await send(client, "jobs", "1", "2", "3", session_id="s")
-    async with client.get_queue_receiver("jobs", session_id="s", prefetch_count=10) as receiver:
-        (first,) = await receive_exactly(receiver, 1)
-        async with client.transaction() as tx:
-            tx.abandon_message(first)
-        assert [str(message) for message in await receive_exactly(receiver, 3)] == ["1", "2", "3"]
 
 
 async def test_a_transaction_that_records_nothing_makes_no_call(client: ServiceBusClient) -> None:
@@ -368,24 +341,6 @@ async def test_changed_settings_of_every_entity_are_read_again(client: ServiceBu
             tx.complete_message(message)
             tx.send_messages(sender, ServiceBusMessage("a"))
         assert (await bodies_in(client, "inputs"), await bodies_in(client, "outputs")) == ([], ["a"])
-
-
-async def test_a_session_that_another_client_holds_now_undoes_everything(client: ServiceBusClient, url: str) -> None:
-    await client.ensure_queue("jobs", requires_session=True, colocate_with="inputs")
-    await send(client, "jobs", "1", session_id="s")
-    async with client.get_queue_receiver("jobs", session_id="s") as receiver:
-        session = receiver.session
-        async with ServiceBusClient(url) as other, other.get_settler("jobs") as settler:
-            await settler.release_session(session.lock_token)
-        async with client.get_queue_sender("outputs") as sender:
-            with pytest.raises(SessionLockLostError) as lost:
-                await transact(
-                    client,
-                    lambda tx: tx.send_messages(sender, ServiceBusMessage("a")),
-                    lambda tx: tx.set_session_state(session, b"x"),
-                )
-        assert lost.value.entity == "jobs"
-        assert await bodies_in(client, "outputs") == []
 
 
 async def test_a_message_that_was_settled_outside_undoes_everything(client: ServiceBusClient) -> None:

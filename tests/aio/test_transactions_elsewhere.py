@@ -12,12 +12,8 @@ import pytest
 from sbredis.aio import ServiceBusClient, ServiceBusTransaction
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.client import Timings
-from sbredis.engine import decode_changes, partition_for_key, read_record, slot_for_name, slots_for_name
-from sbredis.engine._bands import band, score
-from sbredis.engine._keys import KINDS
-from sbredis.engine._lifecycle import Side, State
+from sbredis.engine import partition_for_key, perform, read_record, recipient_of, slot_for_name, slots_for_name
 from sbredis.exceptions import (
-    MessageLockLostError,
     MessageSizeExceededError,
     MessagingEntityNotFoundError,
     Outcome,
@@ -27,7 +23,6 @@ from sbredis.exceptions import (
 from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus
 from tests.aio.queues import Calls, bodies_in, receive_exactly
-from tests.engine.bench import everything
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -68,19 +63,13 @@ async def waiting(client: ServiceBusClient, name: str) -> list[tuple[str, str, i
     connection = client._connection
     entity = await connection.entity(name, connection.clock.now() + 60)
     found: list[tuple[str, str, int]] = []
-    first = score(band(Side.MAIN, State.TRANSFER), 0)
-    last = score(band(Side.DEAD, State.ACTIVE), 0)
     for number in entity.numbers:
-        keys = entity.partition(number).keys
-        data = await everything(connection.transport, keys)
-        kinds = {kind: data.get(key.decode(), ("", {}))[1] for kind, key in zip(KINDS, keys, strict=True)}
-        for member, place in sorted(kinds["order"].items(), key=lambda item: item[1]):
-            if first <= place < last:
-                recipient = decode_changes(kinds["entries"][member].rpartition(b";")[2]).destination
-                assert recipient is not None
-                destination, _, partition, _ = recipient.split(" ", 3)
-                body = read_record(kinds["m0"][member]).payload.decode().rpartition("\x00")[2]
-                found.append((body, destination, int(partition)))
+        shown = await perform(connection.transport, entity.partition(number).peek(0, 1000, states="x"))
+        for message in shown.messages:
+            recipient = recipient_of(message)
+            assert recipient is not None
+            body = read_record(message.record).payload.decode().rpartition("\x00")[2]
+            found.append((body, recipient.entity, recipient.number))
     return found
 
 
@@ -205,30 +194,6 @@ async def test_without_a_settlement_messages_wait_in_the_first_entity_to_which_t
         assert await waiting(client, OUTPUTS) == [("now near", *await place_of(client, "inputs"))]
 
 
-async def test_a_message_for_a_topic_elsewhere_waits_in_the_subscription_of_the_settled_message(
-    client: ServiceBusClient, url: str
-) -> None:
-    topic = elsewhere("inputs", "news")
-    async with ServiceBusAdministrationClient(url) as admin:
-        await admin.create_topic("orders", colocate_with="inputs")
-        await admin.create_subscription("orders", "all")
-        await admin.create_topic(topic)
-        await admin.create_subscription(topic, "all")
-    orders, news = client.get_topic_sender("orders"), client.get_topic_sender(topic)
-    await orders.send_messages(ServiceBusMessage("order"))
-    async with client.get_subscription_receiver("orders", "all") as receiver:
-        (message,) = await receive_exactly(receiver, 1)
-        await transact(
-            client,
-            lambda tx: tx.send_messages(news, ServiceBusMessage("out")),
-            lambda tx: tx.complete_message(message),
-        )
-        assert await receiver.peek_messages() == []
-    assert await waiting(client, "orders/Subscriptions/all") == [("out", *await place_of(client, topic))]
-    async with client.get_subscription_receiver(topic, "all") as receiver:
-        assert await receiver.peek_messages() == []
-
-
 async def test_the_key_chooses_the_partition_of_the_destination(client: ServiceBusClient) -> None:
     await client.ensure_queue("wide", enable_partitioning=True)
     places, here = slots_for_name("wide", 16, 256), slot_for_name("inputs", 256)
@@ -281,21 +246,6 @@ async def test_partitioned_queues_share_a_transaction_if_one_was_colocated_with_
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
-
-
-async def test_a_lost_lock_undoes_the_transfers_too(client: ServiceBusClient, url: str) -> None:
-    await send(client, "inputs", "1")
-    async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender(OUTPUTS) as sender:
-        (message,) = await receive_exactly(receiver, 1)
-        async with ServiceBusClient(url) as other, other.get_settler("inputs") as settler:
-            await settler.complete_message(str(message.lock_token))
-        with pytest.raises(MessageLockLostError):
-            await transact(
-                client,
-                lambda tx: tx.send_messages(sender, ServiceBusMessage("a")),
-                lambda tx: tx.complete_message(message),
-            )
-        assert await waiting(client, "inputs") == []
 
 
 async def test_transfers_count_in_the_quota_of_the_entity_in_which_they_wait(

@@ -10,14 +10,11 @@ from datetime import timedelta
 import pytest
 
 from sbredis.aio import ServiceBusReceiver
-from sbredis.engine import perform
 from sbredis.model import ServiceBusReceivedMessage
-from sbredis.receiving._credit import CreditState
 from sbredis.servers import ClusterNode, LocalCluster, LocalServer
 from sbredis.transport import key_slot
 from tests.access.users import nodes_of
-from tests.aio.queues import Calls, HandClock, Queue, at_rest, bodies, both, in_memory, on_servers, queue_at
-from tests.transport.hand import turns
+from tests.aio.queues import Calls, HandClock, Queue, bodies, both, on_servers, queue_at
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a receiver listens to several nodes")]
@@ -83,50 +80,6 @@ async def test_a_receiver_sleeps_until_a_message_is_due(url: str, partitioned: b
 
 
 @both
-async def test_an_earlier_due_time_wakes_a_sleeping_receiver(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        task = await waits(queue, queue.receiver())
-        await queue.send("a", at=-1, due=round(time.time() * 1000) + 150)
-        assert bodies(await task) == ["a"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("target", ["server"], indirect=True)  # each of these tests takes ten seconds
-@pytest.mark.parametrize(("how", "partitioned"), [("wants nothing any more", False), ("is closed", True)])
-async def test_a_receiver_that_stops_waiting_passes_on_the_due_time_that_it_knew(
-    url: str, partitioned: bool, how: str
-) -> None:
-    """One of two receivers is woken when the message is scheduled, and then it stops waiting. The other receiver still
-    gets the message in time.
-    """
-    async with queue_at(url, partitioned=partitioned) as queue:
-        receivers = queue.receiver(), queue.receiver()
-        tasks = [await waits(queue, each, seconds=60) for each in receivers]
-        await queue.send(
-            "a", at=-1, due=round(time.time() * 1000) + 10_000
-        )  # the steps before this wait take much less time
-        inboxes = [each._inbox for each in receivers if each._inbox is not None]
-        sources = [source for inbox in inboxes for source in inbox.drivers]
-        drivers = [source for source in sources if source.partition_client.number == queue.entity.numbers[-1]]
-        clock = queue.client._connection.clock
-
-        def keepers() -> list[bool]:
-            return [driver.credit._due_at < clock.now() + 10 for driver in drivers]
-
-        await eventually(lambda: any(keepers()))
-        woken = keepers().index(True)
-        assert await registered(queue, 2 * len(queue.partitions))
-        tasks[woken].cancel()
-        await asyncio.gather(tasks[woken], return_exceptions=True)
-        if how == "is closed":
-            await receivers[woken].close()
-        begun = asyncio.get_running_loop().time()
-        assert bodies(await tasks[1 - woken]) == ["a"]
-        # this is long before the receiver would look again by itself
-        assert asyncio.get_running_loop().time() - begun < 20
-
-
-@both
 async def test_moving_the_test_clock_delivers_a_due_message(url: str, partitioned: bool) -> None:
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
@@ -168,116 +121,7 @@ async def test_only_one_waiting_receiver_is_woken_for_each_message(url: str, par
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@pytest.mark.slow
-@both
-async def test_all_waiting_receivers_get_their_messages(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
-        receivers = [queue.receiver() for _ in range(3)] + [other.get_queue_receiver("q") for _ in range(3)]
-        tasks = [await waits(queue, receiver, 2) for receiver in receivers]
-        await queue.fill(12, at=-1)
-        received = await asyncio.gather(*tasks)
-        assert sorted(int(body) for messages in received for body in bodies(messages)) == list(range(12))
-
-
-@both
-async def test_a_receiver_that_stopped_waiting_passes_its_wake_on_to_another_receiver(
-    url: str, partitioned: bool
-) -> None:
-    """The receiver passes the wake on immediately, and not only at its next call."""
-    async with queue_at(url, partitioned=partitioned) as queue:
-        quitter, patient = queue.receiver(), queue.receiver()
-        gone = await waits(queue, quitter)
-        gone.cancel()
-        await asyncio.gather(gone, return_exceptions=True)
-        task = await waits(queue, patient)
-        begun = asyncio.get_running_loop().time()
-        await queue.send("a", at=-1)
-        assert bodies(await task) == ["a"]
-        assert asyncio.get_running_loop().time() - begun < 20
-        assert bodies(await quitter.receive_messages(1, 0.05)) == []
-
-
-@both
-async def test_a_receiver_woken_by_two_partitions_passes_one_wake_on_to_another_receiver(
-    url: str, partitioned: bool
-) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        first = await waits(queue, queue.receiver())
-        second = await waits(queue, queue.receiver())
-        begun = asyncio.get_running_loop().time()
-        await queue.send("a", at=0)
-        await queue.send("b", at=-1)
-        assert sorted(bodies([*await first, *await second])) == ["a", "b"]
-        assert asyncio.get_running_loop().time() - begun < 20
-
-
-@both
-async def test_a_receiver_is_unregistered_when_it_closes(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        gone = queue.receiver()
-        await queue.register_waiter(gone)
-        task = await waits(queue, queue.receiver())
-        await gone.close()
-        assert await queue.waiters() == len(queue.partitions)
-        begun = asyncio.get_running_loop().time()
-        await queue.send("a", at=-1)
-        assert bodies(await task) == ["a"]
-        assert asyncio.get_running_loop().time() - begun < 20
-
-
-@pytest.mark.slow
-@in_memory
-async def test_an_idle_receiver_is_woken_only_once(url: str) -> None:
-    """After its notice the receiver has looked once, and no longer waits."""
-    async with queue_at(url, partitioned=True) as queue:
-        receiver = queue.receiver()
-        await queue.register_waiter(receiver)
-        with Calls(queue.transport) as calls:
-            for _ in range(20):
-                await queue.send("a", at=1)
-                await turns(20)
-            await eventually(lambda: registered(queue, 2))
-        assert calls.by_script["grant"] == 1
-
-
-@both
-async def test_an_idle_receiver_that_was_woken_without_a_message_does_not_register_again(
-    url: str, partitioned: bool
-) -> None:
-    """In the meantime another receiver took the message, so there is no notice to pass on."""
-    async with queue_at(url, partitioned=partitioned) as queue:
-        receiver = queue.receiver()
-        await queue.send("a", at=-1)
-        locks = await queue.take(at=-1)
-        await queue.register_waiter(receiver)
-        with Calls(queue.transport) as calls:
-            await asyncio.gather(queue.abandon(locks, at=-1), queue.take(at=-1))
-            await eventually(lambda: registered(queue, len(queue.partitions) - 1))
-            await at_rest(receiver)
-            # One is the call of `take`. Without partitions, the credit was withdrawn before.
-            assert calls.by_script["grant"] == 1 + partitioned
-        assert await queue.waiters() == len(queue.partitions) - 1
-        task = asyncio.create_task(receiver.receive_messages(1, 60))
-        await queue.wait_for_waiters()
-        await queue.send("b", at=-1)
-        assert bodies(await task) == ["b"]
-
-
 # -- faults ------------------------------------------------------------------------------------------------------------
-
-
-@on_servers
-@both
-async def test_a_receiver_looks_again_after_losing_its_pubsub_connection(
-    url: str, target: str, partitioned: bool, request: pytest.FixtureRequest
-) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        task = await waits(queue, queue.receiver())
-        for node in nodes_of(request.getfixturevalue(target)):
-            node.ask("CLIENT", "KILL", "TYPE", "pubsub")
-        await queue.send("a", at=-1)
-        assert bodies(await task) == ["a"]
-        await queue.process_due()
 
 
 @both
@@ -346,20 +190,3 @@ async def test_waiting_costs_less_than_one_command_per_second_on_each_server(
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         assert await queue.waiters() == 0
-
-
-@in_memory
-async def test_a_receiver_registers_again_before_its_registration_ends(url: str) -> None:
-    """A registration lasts thirty seconds. The receiver registers again after twenty-five seconds."""
-    async with queue_at(url) as queue:
-        receiver = queue.receiver()
-        task = await waits(queue, receiver)
-        inbox = receiver._inbox
-        assert inbox is not None
-        (driver,) = inbox.drivers
-        clock = queue.client._connection.clock
-        await eventually(lambda: driver.credit.state is CreditState.OPEN)
-        assert 20 < driver.credit.next_at - clock.now() <= 120
-        await perform(queue.transport, queue.partitions[0].due(queue.call_id))
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)

@@ -13,14 +13,12 @@ PLANTED = "a wrong rule, to show that the test finds it"
 BETWEEN = "another client acts in the middle of one call of this client"
 FAULT = "a defect, or a fault that no server causes at that point"
 NOTED = "the test notes a call that leaves no trace on a server"
-LANES = "the time of lanes, whose objects will change"
 COMMAND = "the command has no option for it"
 
 # The names of the product that tests may replace, and why no option, clock or fault on the way to a server will do.
 ALLOWED = {
     "sbredis.aio.ServiceBusClient.maintain": BETWEEN,
     "sbredis.aio.ServiceBusReceiver.abandon_message": NOTED,
-    "sbredis.aio.ServiceBusReceiver.complete_messages": FAULT,
     "sbredis.aio.ServiceBusReceiver.release_message": FAULT,
     "sbredis.aio.ServiceBusSender.send_messages": FAULT,
     "sbredis.aio._session_receiver.accept_next": "the real wait is 65 seconds",
@@ -46,12 +44,9 @@ ALLOWED = {
     "sbredis.client.Connection.entity": FAULT,
     "sbredis.client._connection.hooks_for": "the clock of a bus, for servers in other processes",
     "sbredis.client._delivering.*": PLANTED,
-    "sbredis.client._partition_client._FIRST_PAUSE": LANES,
-    "sbredis.client._partition_client._LONGEST_PAUSE": LANES,
     "sbredis.client.Role.claim": "a client that was stopped, and believes that it still holds its role",
     "sbredis.client._routing.Judge.judge": FAULT,
     "sbredis.client._routing._MOST_BYTES": SMALL,
-    "sbredis.client._send_lane._STRETCH": LANES,
     "sbredis.engine.Partition.request": NOTED,
     "sbredis.engine._packing.MAXIMUM_CALL_COPIES": "a large limit, to show that the script has one of its own",
     "sbredis.engine._lua_files.files": "scripts that the test has written",

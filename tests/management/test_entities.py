@@ -413,28 +413,6 @@ async def test_a_list_is_sorted_by_name_and_has_pages(
     assert [each.name async for each in listing] == [by_name[1], *by_name[3:]]
 
 
-@pytest.mark.everywhere("the registry and the partitions lie in different slots")
-@pytest.mark.both_shapes
-@every_kind
-async def test_a_deleted_entity_leaves_no_keys_and_its_name_is_free(
-    admin: Admin, kind: EntityKind, *, partitioned: bool
-) -> None:
-    before = set(await held(admin))
-    given = {"requires_session": True} if kind is SUBSCRIPTION else shape_of(partitioned=partitioned)
-    await kind.call(admin, "create", "one", **given)
-    if kind is TOPIC:
-        await admin.create_subscription("one", "all")
-    await kind.call(admin, "delete", "ONE")
-    assert {key for key in set(await held(admin)) - before if key.count(b":") > 3} == set()
-    assert not await kind.call(admin, "exists", "one")
-    again = {} if kind is SUBSCRIPTION else shape_of(partitioned=not partitioned)
-    assert await kind.call(admin, "create", "one", **again) == kind.properties("one", **again)
-    if kind is TOPIC:
-        assert [each async for each in admin.list_subscriptions("one")] == []
-    if kind is SUBSCRIPTION:
-        assert [rule.name async for rule in admin.list_rules("news", "one")] == ["$Default"]
-
-
 @in_memory
 @every_kind_and_rules
 async def test_a_call_with_a_timeout_of_zero_changes_nothing(admin: Admin, kind: EntityKind) -> None:

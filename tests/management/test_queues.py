@@ -74,18 +74,6 @@ async def test_wrong_arguments_are_refused_before_connecting(where: str) -> None
     await admin.close()
 
 
-@pytest.mark.slow
-async def test_a_queue_cannot_be_colocated_with_a_missing_entity_or_one_with_other_partitions(admin: Admin) -> None:
-    await admin.create_queue("everywhere", enable_partitioning=True)
-    for make in (admin.create_queue, admin.ensure_queue):
-        text = r"'q' was to be colocated with 'nothing' \(colocate_with\)\. There is no entity 'nothing'"
-        await refused(admin, make("q", colocate_with="nothing"), MessagingEntityNotFoundError, text)
-        await refused(admin, make("q", colocate_with="everywhere"), ValueError, "cannot be colocated with 'everywhere'")
-        fewer = make("q", colocate_with="everywhere", enable_partitioning=True, partition_count=2)
-        await refused(admin, fewer, ValueError, "which has 4 partitions, and not 2")
-        await refused(admin, make("q", colocate_with="a b"), ValueError, "^colocate_with: entity name 'a b'")
-
-
 async def test_a_partitioned_queue_has_the_number_of_partitions_that_is_given(admin: Admin) -> None:
     made = await admin.create_queue("q", enable_partitioning=True, partition_count=2)
     assert made.partition_count == 2
@@ -332,6 +320,3 @@ async def test_a_queue_that_is_only_partly_created_or_deleted_is_listed_with_tha
     assert listed == [EntityStatus(state.capitalize()), EntityStatus.ACTIVE]
     assert [queue.name async for queue in admin.list_queues_runtime_properties()] == ["whole"]
     assert await held(admin) == before
-
-
-# -- deleting ----------------------------------------------------------------------------------------------------------

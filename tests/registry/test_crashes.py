@@ -38,7 +38,6 @@ SECOND = next(name for name in map(str, range(100)) if bucket_of(name, 3) == buc
 """The name of a queue in the bucket of the queue ``First``."""
 CHANGED = PartitionSettings(lock_duration=4321)
 
-in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 shapes = pytest.mark.both_shapes
 
 
@@ -169,87 +168,6 @@ async def test_an_error_in_mid_operation_names_what_may_be_incomplete_and_how_to
 # -- slow clients ------------------------------------------------------------------------------------------------------
 
 
-@in_memory
-async def test_a_partition_made_for_a_deleted_entity_is_removed_again(transport: Transport) -> None:
-    others = await opened(transport, "ns", 2)
-    turns = Turns(transport)
-    slow = asyncio.ensure_future(creating(partitioned=True)(Namespace(turns.client(0), "ns", 2, 0)))
-    await turns.quiet()
-    await turns.let_through(turns.waiting[0])
-    assert [call.script.name for call in turns.waiting] == ["configure", "configure"]
-
-    await others.get_entity("Orders")  # this call completes the creation
-    await others.delete_entity("Orders")
-    while turns.waiting:
-        await turns.let_through(turns.waiting[0])
-    with pytest.raises(MessagingEntityNotFoundError, match="no entity 'Orders'"):
-        await slow
-    assert set(settled(await snapshot(transport), "ns")) == {"{registry}:namespace"}
-
-
-@in_memory
-async def test_a_slow_creation_returns_the_entity_as_others_changed_it(transport: Transport) -> None:
-    others = await opened(transport, "ns", 2)
-    turns = Turns(transport)
-    slow = asyncio.ensure_future(creating(partitioned=True)(Namespace(turns.client(0), "ns", 2, 0)))
-    await turns.quiet()
-    await turns.let_through(turns.waiting[0])
-    changed = await others.update_entity(await others.get_entity("Orders"), CHANGED)
-    while turns.waiting:
-        await turns.let_through(turns.waiting[0])
-    assert await slow == changed == await others.get_entity("Orders")
-
-
-@in_memory
-async def test_a_slow_creation_is_not_confused_with_another_one(transport: Transport) -> None:
-    others = await opened(transport, "ns", 2)
-    turns = Turns(transport)
-    slow = asyncio.ensure_future(creating(partitioned=True)(Namespace(turns.client(0), "ns", 2, 0)))
-    await turns.quiet()
-    await turns.let_through(turns.waiting[0])
-    await others.delete_entity("Orders")
-    record = await others.create_entity("Orders", CHANGED)
-    before = await snapshot(transport)
-    while turns.waiting:
-        await turns.let_through(turns.waiting[0])
-    with pytest.raises(MessagingEntityNotFoundError):
-        await slow
-    assert await others.get_entity("Orders") == record
-    assert await snapshot(transport) == before
-
-
-@in_memory
-async def test_a_slow_creation_finishes_an_interrupted_deletion(transport: Transport) -> None:
-    turns = Turns(transport)
-    await opened(transport, "ns", 2)
-    slow = asyncio.ensure_future(creating(partitioned=True)(Namespace(turns.client(0), "ns", 2, 0)))
-    await turns.quiet()
-    await turns.let_through(turns.waiting[0])
-    with pytest.raises(ServiceBusCommunicationError):
-        await Namespace(Cut(transport, 3, before=True), "ns", 2, 0).delete_entity("Orders")
-    while turns.waiting:
-        await turns.let_through(turns.waiting[0])
-    with pytest.raises(MessagingEntityNotFoundError):
-        await slow
-    assert set(settled(await snapshot(transport), "ns")) == {"{registry}:namespace"}
-
-
-@in_memory
-async def test_a_slow_deletion_deletes_the_entity_that_has_the_name_at_that_time(transport: Transport) -> None:
-    others = await opened(transport, "ns", 2)
-    await others.create_entity("Orders", SETTINGS)
-    turns = Turns(transport)
-    slow = asyncio.ensure_future(Namespace(turns.client(0), "ns", 2, 0).delete_entity("Orders"))
-    await turns.quiet()
-    await turns.let_through(turns.waiting[0])
-    await others.delete_entity("Orders")
-    await others.create_entity("Orders", CHANGED)
-    while turns.waiting:
-        await turns.let_through(turns.waiting[0])
-    await slow
-    assert set(settled(await snapshot(transport), "ns")) == {"{registry}:namespace"}
-
-
 async def test_a_creation_stops_if_another_entity_has_a_partition_under_its_id(transport: Transport) -> None:
     """If lost data makes an id repeat, the messages of the first entity with that id must not be changed."""
     namespace = await opened(transport, "ns", 3)
@@ -262,38 +180,6 @@ async def test_a_creation_stops_if_another_entity_has_a_partition_under_its_id(t
     partitions_of(keys_of(await snapshot(transport), "ns"), record, number=3)
     await namespace.delete_entity(SECOND)
     partitions_of(keys_of(await snapshot(transport), "ns"), record, number=3)
-
-
-@in_memory
-async def test_a_slow_change_does_not_overwrite_newer_settings(transport: Transport) -> None:
-    others = await opened(transport, "ns", 2)
-    record = await others.create_entity("Orders", SETTINGS, partitioned=True)
-    turns = Turns(transport)
-    slow = asyncio.ensure_future(Namespace(turns.client(0), "ns", 2, 0).update_entity(record, CHANGED))
-    await turns.quiet()
-    await turns.let_through(turns.waiting[0])
-    newest = await others.update_entity(await others.get_entity("Orders"), SETTINGS)
-    before = await snapshot(transport)
-    while turns.waiting:
-        await turns.let_through(turns.waiting[0])
-    assert ((await slow).version, newest.version) == (2, 3)
-    assert await snapshot(transport) == before
-
-
-@in_memory
-async def test_changing_an_entity_under_deletion_reports_it_as_gone(transport: Transport) -> None:
-    others = await opened(transport, "ns", 2)
-    record = await others.create_entity("Orders", SETTINGS, partitioned=True)
-    turns = Turns(transport)
-    slow = asyncio.ensure_future(Namespace(turns.client(0), "ns", 2, 0).update_entity(record, CHANGED))
-    await turns.quiet()
-    await turns.let_through(turns.waiting[0])
-    await others.delete_entity("Orders")
-    while turns.waiting:
-        await turns.let_through(turns.waiting[0])
-    with pytest.raises(MessagingEntityNotFoundError, match=r"^There is no entity 'Orders' in namespace 'ns'"):
-        await slow
-    assert set(settled(await snapshot(transport), "ns")) == {"{registry}:namespace"}
 
 
 EXPECTED = (MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError, EntityChangedError)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -24,14 +23,10 @@ from sbredis.engine import (
 )
 from sbredis.exceptions import (
     DataLayoutError,
-    MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,
-    ServiceBusServerBusyError,
 )
 from sbredis.registry import EntityChangedError, EntityRecord, Namespace, NamespaceSlotsError
-from sbredis.servers import LocalServer
 from sbredis.transport import Transport
-from tests.engine.opening import open_with_scripts
 from tests.offenders import for_each
 from tests.registry.cuts import settled
 from tests.registry.keys import bucket_of, keys_of, snapshot
@@ -44,7 +39,6 @@ SETTINGS = PartitionSettings()
 (HEAD,) = head_keys("ns")
 BUCKET, ENTITIES, *_ = REGISTRY = bucket_of("q", 4)
 
-on_a_server = pytest.mark.parametrize("target", ["server"], indirect=True)
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 
 
@@ -212,27 +206,6 @@ async def test_an_invalid_queue_is_not_created(
     with pytest.raises(error):
         await namespace.create_entity(name, settings)
     assert await snapshot(transport) == before
-
-
-@pytest.mark.slow
-@pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_only_one_of_several_concurrent_creations_of_a_queue_succeeds(url: str, transport: Transport) -> None:
-    async with await open_with_scripts(url) as another:
-        for round_ in range(5):
-            name = f"q{round_}"
-            clients = [await Namespace.open(where, "ns", 4) for where in (transport, another) * 3]
-            done = await asyncio.gather(
-                *(
-                    client.create_entity(name, PartitionSettings(quota=number), partitioned=True)
-                    for number, client in enumerate(clients)
-                ),
-                return_exceptions=True,
-            )
-            won = [result for result in done if isinstance(result, EntityRecord)]
-            lost = [result for result in done if isinstance(result, MessagingEntityAlreadyExistsError)]
-            assert (len(won), len(lost)) == (1, 5)
-            assert await clients[0].get_entity(name) == won[0]
-            assert won[0].settings.quota == done.index(won[0])
 
 
 # -- finding -----------------------------------------------------------------------------------------------------------
@@ -509,26 +482,6 @@ async def test_a_deleted_queue_leaves_no_keys_and_its_name_is_free(
         await perform(transport, namespace.partition(old, old.partitions[0]).count())
 
 
-@pytest.mark.slow
-@pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_concurrent_deletions_of_a_queue_succeed_or_find_it_missing(
-    url: str, transport: Transport, namespace: Namespace
-) -> None:
-    async with await open_with_scripts(url) as another:
-        elsewhere = await Namespace.open(another, "ns")
-        for _ in range(5):
-            await namespace.create_entity("q", SETTINGS, partitioned=True)
-            done = await asyncio.gather(
-                *(client.delete_entity("q") for client in (namespace, elsewhere) * 3), return_exceptions=True
-            )
-            assert [
-                result for result in done if result is not None and type(result) is not MessagingEntityNotFoundError
-            ] == []
-            assert None in done
-            assert await partition_keys_in(transport) == []
-            assert await namespace.list_entities() == ()
-
-
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_deleting_a_partition_takes_as_many_steps_as_it_needs(transport: Transport, namespace: Namespace) -> None:
     await namespace.create_entity("q", SETTINGS)
@@ -568,22 +521,6 @@ async def test_a_partition_that_missed_a_change_reports_it_and_can_catch_up(
 
 
 # -- under pressure ----------------------------------------------------------------------------------------------------
-
-
-@on_a_server
-async def test_with_full_memory_creating_fails_and_deleting_works(
-    server: LocalServer, transport: Transport, namespace: Namespace
-) -> None:
-    await namespace.create_entity("q", SETTINGS, partitioned=True)
-    server.ask("CONFIG", "SET", "maxmemory", "1")
-    try:
-        with pytest.raises(ServiceBusServerBusyError):
-            await namespace.create_entity("other", SETTINGS)
-        assert [record.name for record in await namespace.list_entities()] == ["q"]
-        await namespace.delete_entity("q")
-    finally:
-        server.ask("CONFIG", "SET", "maxmemory", "0")
-    assert await partition_keys_in(transport) == []
 
 
 @in_memory

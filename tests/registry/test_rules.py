@@ -105,12 +105,6 @@ async def test_every_part_of_a_rule_is_read_back(namespace: Namespace) -> None:
     assert (await namespace.routes("Topic")).subscriptions[0].rules == (ANY, EVERYTHING)
 
 
-async def test_the_default_rule_can_be_deleted(namespace: Namespace) -> None:
-    await namespace.delete_rule("Topic", "Sub", "$DEFAULT")
-    assert await namespace.list_rules("Topic", "Sub") == ()
-    assert (await namespace.routes("Topic")).subscriptions[0].rules == ()
-
-
 @pytest.mark.slow
 async def test_rules_are_listed_by_name_and_subscription(namespace: Namespace) -> None:
     for name in ("Su", "Sub-2", "Sub.a", "Subs"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 from sbredis.engine import PartitionSettings, perform
 from sbredis.exceptions import (
-    MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,
     Outcome,
     ServiceBusError,
@@ -18,7 +16,6 @@ from sbredis.exceptions import (
 from sbredis.registry import EntityRecord, Namespace, path_of
 from sbredis.rules import Rule, SqlFilter
 from sbredis.transport import Transport
-from tests.engine.opening import open_with_scripts
 from tests.registry.keys import snapshot
 from tests.registry.topics import ANY, OF_SUBSCRIPTION, OF_TOPIC, SQL, kept_of, make_topic, require_whole
 
@@ -263,24 +260,3 @@ async def test_a_subscription_may_be_created_with_many_rules_or_none(
     await namespace.delete_entity(path_of("Topic", "many"))
     assert (await namespace.topic_facts("topic"))[1:] == (1, 0, 0)
     require_whole(await kept_of(transport), 1)
-
-
-@pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_only_one_of_several_concurrent_creations_of_a_subscription_succeeds(
-    url: str, transport: Transport, namespace: Namespace
-) -> None:
-    await make_topic(namespace)
-    async with await open_with_scripts(url) as another:
-        elsewhere = await Namespace.open(another, "ns")
-        done = await asyncio.gather(
-            *(
-                client.create_subscription("topic", "s", OF_SUBSCRIPTION, rules=[Rule(f"r{number}")])
-                for number, client in enumerate((namespace, elsewhere) * 3)
-            ),
-            return_exceptions=True,
-        )
-    won = [result for result in done if isinstance(result, EntityRecord)]
-    lost = [result for result in done if isinstance(result, MessagingEntityAlreadyExistsError)]
-    assert (len(won), len(lost)) == (1, 5)
-    assert [kept.rule.name for kept in await namespace.list_rules("topic", "s")] == [f"r{done.index(won[0])}"]
-    require_whole(await kept_of(transport), 4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -19,7 +18,6 @@ from sbredis.exceptions import (
     ServiceBusCommunicationError,
     ServiceBusError,
     ServiceBusQuotaExceededError,
-    ServiceBusServerBusyError,
 )
 from sbredis.registry import JUDGING_PROPERTY, EntityChangedError, EntityRecord, Namespace, path_of
 from sbredis.registry import _registry as registry_module
@@ -39,7 +37,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a change is sent to par
 ENTITIES = bucket_of("Topic", 4)[1]
 SUB = path_of("Topic", "Sub")
 
-on_a_server = pytest.mark.parametrize("target", ["server"], indirect=True)
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 shapes = pytest.mark.both_shapes
 
@@ -234,26 +231,6 @@ async def test_a_deletion_of_a_topic_begins_with_the_partitions_of_the_topic_its
     assert topic.id < record.id
 
 
-@pytest.mark.slow
-async def test_concurrent_deletions_succeed_or_find_the_entity_missing(
-    url: str, transport: Transport, namespace: Namespace
-) -> None:
-    async with await open_with_scripts(url) as another:
-        elsewhere = await Namespace.open(another, "ns")
-        await make_topic(namespace)
-        for name in "abc":
-            await subscribe(namespace, name)
-        done = await asyncio.gather(
-            *(client.delete_entity(path_of("Topic", name)) for client in (namespace, elsewhere) for name in "ab"),
-            *(client.delete_entity("Topic") for client in (namespace, elsewhere)),
-            return_exceptions=True,
-        )
-        assert {type(result) for result in done if result is not None} <= {MessagingEntityNotFoundError}
-        assert done[-2:].count(None) >= 1
-    require_whole(await kept_of(transport), 4)
-    assert await namespace.list_entities() == ()
-
-
 async def test_an_unreadable_subscription_stops_calls_that_need_it(transport: Transport, namespace: Namespace) -> None:
     await make_topic(namespace)
     await subscribe(namespace)
@@ -272,30 +249,6 @@ async def test_an_unreadable_subscription_stops_calls_that_need_it(transport: Tr
 
 
 # -- without memory ----------------------------------------------------------------------------------------------------
-
-
-@on_a_server
-async def test_with_full_memory_creating_fails_and_deleting_works(
-    server: LocalServer, transport: Transport, namespace: Namespace
-) -> None:
-    await make_topic(namespace)
-    for name in ("a", "b"):
-        await subscribe(namespace, name, ANY, SQL)
-    server.ask("CONFIG", "SET", "maxmemory", "1")
-    try:
-        for done in (
-            subscribe(namespace, "c"),
-            namespace.create_rule("Topic", "a", CORRELATED),
-            namespace.update_rule("Topic", "a", SQL),
-        ):
-            with pytest.raises(ServiceBusServerBusyError):
-                await done
-        await namespace.delete_rule("Topic", "a", "sql")
-        await namespace.delete_entity(path_of("Topic", "a"))
-        await namespace.delete_entity("Topic")
-    finally:
-        server.ask("CONFIG", "SET", "maxmemory", "0")
-    assert set(settled(await snapshot(transport), "ns")) == {"{registry}:namespace"}
 
 
 @pytest.mark.parametrize("target", ["server", "cluster"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -13,7 +13,6 @@ from sbredis import (
     NEXT_AVAILABLE_SESSION,
     AutoLockRenewer,
     ServiceBusClient,
-    ServiceBusError,
     ServiceBusMessage,
     ServiceBusReceiver,
     ServiceBusSender,
@@ -133,32 +132,6 @@ def test_a_session_keeps_its_client_alive_and_the_client_does_not_keep_the_sessi
     assert not thread.is_alive()
 
 
-@pytest.mark.slow
-def test_threads_share_sessions_and_receive_each_message_once(
-    client: ServiceBusClient, sender: ServiceBusSender
-) -> None:
-    names, each = [f"s{number}" for number in range(12)], 5
-    for name in names:
-        send(sender, name, *map(str, range(each)))
-
-    def work(_: int) -> list[tuple[str, list[str]]]:
-        done: list[tuple[str, list[str]]] = []
-        while (receiver := client.accept_next_session("q", max_wait_time=0.5)) is not None:
-            with receiver:
-                name, texts = session_of(receiver).session_id, list[str]()
-                while len(texts) < each:
-                    for message in receiver.receive_messages(3, max_wait_time=SOON):
-                        receiver.complete_message(message)
-                        texts.append(str(message))
-                session_of(receiver).set_state(texts[-1])
-                done.append((name, texts))
-        return done
-
-    with ThreadPoolExecutor(4) as pool:
-        done = [one for found in pool.map(work, range(4)) for one in found]
-    assert sorted(done) == [(name, list(map(str, range(each)))) for name in sorted(names)]
-
-
 # -- renewing ----------------------------------------------------------------------------------------------------------
 
 
@@ -268,27 +241,3 @@ def test_a_session_accepted_during_the_interruption_is_released(
     assert [(session.session_id, session._held.settled) for session in came] == [("ann", True)]
     with client.get_queue_receiver("q", session_id="ann", max_wait_time=SOON) as another:
         assert another.next().delivery_count == 1
-
-
-@pytest.mark.slow
-def test_closing_a_receiver_ends_a_wait_for_its_session(client: ServiceBusClient, sender: ServiceBusSender) -> None:
-    del sender
-    receiver = client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)
-    with ThreadPoolExecutor(1) as pool:
-        waits = pool.submit(receiver.next)
-        wait_until(lambda: accepting(receiver))
-        receiver.close()
-        with pytest.raises((ServiceBusError, ValueError), match=r"The receiver (is|was) closed"):
-            waits.result(60)
-
-
-def test_closing_the_client_ends_a_wait_for_a_session(url: str) -> None:
-    with ServiceBusClient(url) as client, ThreadPoolExecutor(2) as pool:
-        client.ensure_queue("q", requires_session=True)
-        receiver = client.get_queue_receiver("q", session_id=NEXT_AVAILABLE_SESSION)
-        waits: list[Future[Any]] = [pool.submit(receiver.next), pool.submit(client.accept_next_session, "q")]
-        wait_until(lambda: len(client._aio._children) == 2 and accepting(receiver))
-        client.close()
-        for each in waits:
-            with pytest.raises((ServiceBusError, ValueError), match="closed"):
-                each.result(60)

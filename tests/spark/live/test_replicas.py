@@ -10,7 +10,6 @@ import pytest
 
 from sbredis.exceptions import ServiceBusError, SparkSetupError
 from sbredis.servers import LocalCluster, LocalServer, free_port
-from sbredis.servers._ask import ask
 from sbredis.spark._browse import BrowseReader
 from tests.spark.live.reading import query, rows_of, send
 from tests.waiting import wait_until
@@ -29,19 +28,19 @@ def master(binary: str | None) -> Iterator[LocalServer]:
 def replica(master: LocalServer, binary: str | None) -> Iterator[LocalServer]:
     """The replica of the server."""
     with LocalServer(binary=binary, config={"replicaof": f"127.0.0.1 {master.port}"}) as server:
-        wait_until(lambda: "state=online" in str(ask(master.address, "INFO", "replication")))
+        wait_until(lambda: "state=online" in str(master.ask("INFO", "replication")))
         yield server
 
 
 def calls(servers: Iterable[Any]) -> list[int]:
     """Return how many calls of scripts that only read each server has run."""
-    found = [str(ask(each.address, "INFO", "commandstats")) for each in servers]
+    found = [str(each.ask("INFO", "commandstats")) for each in servers]
     return [sum(map(int, re.findall(r"cmdstat_(?:fcall|evalsha)_ro:calls=(\d+)", each))) for each in found]
 
 
 def caught_up(master: Any) -> bool:
     """Return whether the replicas of a server have all its writes."""
-    said = str(ask(master.address, "INFO", "replication"))
+    said = str(master.ask("INFO", "replication"))
     written = re.findall(r"master_repl_offset:(\d+)", said)
     return set(re.findall(r",offset=(\d+)", said)) == set(written)
 
@@ -65,8 +64,8 @@ def test_a_replica_that_gets_nothing_more_is_not_read(master: LocalServer, repli
     send(master.url, "orders", map(str, range(100)))
     wait_until(lambda: caught_up(master))
     assert numbers(master.url) == list(range(100))
-    ask(replica.address, "REPLICAOF", "127.0.0.1", free_port())
-    wait_until(lambda: "connected_slaves:0" in str(ask(master.address, "INFO", "replication")))
+    replica.ask("REPLICAOF", "127.0.0.1", free_port())
+    wait_until(lambda: "connected_slaves:0" in str(master.ask("INFO", "replication")))
     with pytest.raises(SparkSetupError, match=r"readFrom=replica is not possible: .* has no replica"):
         numbers(master.url)
 
@@ -76,13 +75,13 @@ def test_another_replica_is_asked_if_one_does_not_answer(
 ) -> None:
     send(master.url, "orders", map(str, range(100)))
     with LocalServer(binary=binary, config={"replicaof": f"127.0.0.1 {master.port}"}):
-        wait_until(lambda: str(ask(master.address, "INFO", "replication")).count("state=online") == 2)
+        wait_until(lambda: str(master.ask("INFO", "replication")).count("state=online") == 2)
         wait_until(lambda: caught_up(master))
         assert numbers(master.url) == list(range(100))
     assert numbers(master.url) == list(range(100))
     replica.stop()
-    ask(master.address, "CLIENT", "KILL", "TYPE", "replica")
-    wait_until(lambda: "connected_slaves:0" in str(ask(master.address, "INFO", "replication")))
+    master.ask("CLIENT", "KILL", "TYPE", "replica")
+    wait_until(lambda: "connected_slaves:0" in str(master.ask("INFO", "replication")))
     with pytest.raises(ServiceBusError):
         numbers(master.url, callTimeout="1")
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from contextlib import chdir
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -110,56 +109,6 @@ def test_a_task_that_runs_again_stores_nothing_twice(url: str) -> None:
     assert sorted(bodies(read(url))) == sorted([*rows, b"next"])
 
 
-def test_a_task_that_died_in_the_middle_goes_on_where_it_was(url: str) -> None:
-    send(url, "orders", [])
-    rows = [str(number).encode() for number in range(3000)]
-
-    def dying() -> Iterable[pa.RecordBatch]:
-        yield batch(body=rows[:2000])
-        raise RuntimeError("the executor is killed")
-
-    with pytest.raises(RuntimeError, match="is killed"):
-        write_all(url, ("body",), dying())
-    done = write(url, batch(body=rows), queue="orders")
-    assert done.stored + done.known == 3000
-    assert sorted(bodies(read(url))) == sorted(rows)
-
-
-def write_all(url: str, sent: Sequence[str], batches: Iterable[pa.RecordBatch], **more: str) -> Written:
-    given = {"url": url, "queue": "orders", **more}
-    options = parse_options(given, stream=True, write=True)
-    return _WriteTask(Query(given, options), sent, _TaskIdentity(WriterKey("w", 0, 0, "stream"))).write(iter(batches))
-
-
-def test_a_task_with_other_rows_is_refused(url: str) -> None:
-    """This happens if the input of a batch is not deterministic, or if its number of tasks has changed."""
-    send(url, "orders", [])
-    write(url, batch(body=[b"one", b"two"]), queue="orders")
-    with pytest.raises(ServiceBusError, match="batch 0"):
-        write(url, batch(body=[b"other", b"two"]), queue="orders")
-    assert len(read(url)) == 2
-
-
-def test_a_task_that_runs_twice_at_the_same_time_stores_each_row_once(url: str) -> None:
-    """Spark does this speculatively if a task is slow."""
-    send(url, "orders", [])
-    rows = [str(number).encode() for number in range(5000)]
-    pieces = [batch(body=rows[at : at + 1000]) for at in range(0, 5000, 1000)]
-    with ThreadPoolExecutor(2) as pool:
-        done = list(pool.map(lambda _: write(url, *pieces, queue="orders"), range(2)))
-    assert sum(each.stored for each in done) == 5000
-    assert sorted(bodies(read(url))) == sorted(rows)
-
-
-def test_a_batch_in_another_number_of_tasks_is_refused(url: str) -> None:
-    send(url, "orders", [])
-    rows = [str(number).encode() for number in range(100)]
-    write(url, batch(body=rows), queue="orders")
-    with pytest.raises(ServiceBusError, match="batch 0"):
-        write(url, batch(body=rows[:50]), queue="orders")
-    assert sorted(bodies(read(url))) == sorted(rows)
-
-
 def test_each_row_may_name_its_entity(url: str) -> None:
     send(url, "orders", [])
     send(url, "invoices", [])
@@ -201,24 +150,6 @@ def unique(url: str) -> None:
         client.ensure_queue("orders", requires_duplicate_detection=True)
 
 
-def test_rows_with_ids_may_come_in_another_order_when_a_task_runs_again(url: str) -> None:
-    unique(url)
-    ids = [str(number) for number in range(2500)]
-
-    def ordered(names: Sequence[str]) -> pa.RecordBatch:
-        return batch(body=[name.encode() for name in names], order_id=names)
-
-    def dying() -> Iterable[pa.RecordBatch]:
-        yield ordered(ids[:2000])
-        raise RuntimeError("the executor is killed")
-
-    with pytest.raises(RuntimeError, match="is killed"):
-        write_all(url, ("body",), dying(), idColumn="order_id")
-    done = write(url, ordered(ids[::-1]), queue="orders", idColumn="order_id")
-    assert done.stored == 2500
-    assert sorted(int(body) for body in bodies(read(url))) == list(range(2500))
-
-
 def test_ids_need_an_entity_that_detects_duplicates(url: str) -> None:
     unique(url)
     send(url, "plain", [])
@@ -228,15 +159,6 @@ def test_ids_need_an_entity_that_detects_duplicates(url: str) -> None:
     with pytest.raises(SparkSetupError, match="'plain' does not detect duplicates"):
         writing(url, rows, idColumn="order_id", queue="plain")[0].check_destination()
     assert read(url) + read(url, "plain") == []
-
-
-def test_a_row_without_an_id_is_refused_if_ids_recognise_rows(url: str, tmp_path: Path) -> None:
-    unique(url)
-    rows = batch(body=[b"1", b"2"], order_id=["1", None])
-    with pytest.raises(RowRefusedError, match="the row has no message_id"):
-        write(url, rows, queue="orders", idColumn="order_id")
-    assert write(url, rows, queue="orders", idColumn="order_id", refusedPath=str(tmp_path)).refused == 1
-    assert bodies(read(url)) == [b"1"]
 
 
 def test_a_column_can_give_the_ids_for_duplicate_detection(url: str) -> None:
@@ -485,15 +407,6 @@ def test_rows_that_say_their_task_are_stored_once_in_any_number_of_tasks(url: st
     assert len(read(url)) == 15
 
 
-def test_versions_of_rows_that_say_their_task_rise(url: str) -> None:
-    send(url, "orders", [])
-    given = {"queue": "orders", "taskColumn": "task"}
-    assert named_task(url, 4, batch(body=[b"2"], task=[4]), writeVersion="2", **given).stored == 1
-    with pytest.raises(BatchConflictError, match="it is already written, because batch 2 of this writer has begun"):
-        named_task(url, 7, batch(body=[b"1"], task=[7]), writeVersion="1", **given)
-    assert len(read(url)) == 1
-
-
 def test_a_column_of_tasks_must_be_there_and_have_whole_numbers(url: str) -> None:
     options = parse_options({"url": url, "queue": "orders", "taskColumn": "task"}, stream=True, write=True)
     assert check_written([("body", "binary"), ("task", "bigint")], options) == ("body",)
@@ -501,22 +414,6 @@ def test_a_column_of_tasks_must_be_there_and_have_whole_numbers(url: str) -> Non
         check_written([("body", "binary")], options)
     with pytest.raises(SparkSetupError, match="The column task has the type string, but taskColumn needs INT"):
         check_written([("body", "binary"), ("task", "string")], options)
-
-
-def test_the_versions_of_a_write_are_written_one_after_the_other(url: str) -> None:
-    send(url, "orders", [])
-    given = {"queue": "orders", "tasks": "2"}
-    for version in range(3):
-        rows = batch(body=[b"%d" % version, b"x"])
-        done = [named_task(url, 0, rows, writeVersion=str(version), **given) for _ in range(2)]
-        assert [(each.stored, each.known) for each in done] == [(2, 0), (0, 2)]
-    for task in range(2):
-        with pytest.raises(BatchConflictError, match=r"it is already written, because batch 2 of this writer"):
-            named_task(url, task, batch(body=[b"1", b"x"]), writeVersion="1", **given)
-    with pytest.raises(BatchConflictError, match="an earlier run had 2 tasks, and this one has 4"):
-        named_task(url, 3, batch(body=[b"1"]), queue="orders", tasks="4", writeVersion="2")
-    assert len(read(url)) == 6
-    assert named_task(url, 3, batch(body=[b"1"]), queue="orders", tasks="4", writeVersion="3").stored == 1
 
 
 def test_a_wrong_write_id_is_refused_before_anything_is_sent(url: str) -> None:

@@ -1,19 +1,13 @@
-"""Tests of the removal of an unused entity: by clients that stop after any step, and with users at any time."""
+"""Tests of the removal of an unused entity: by clients that stop after any step, and with a user at any step."""
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import random
-import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sbredis.engine import CallId, Outgoing, PartitionSettings, ScriptCaller, SettingsStaleError, perform
 from sbredis.exceptions import (
@@ -24,12 +18,11 @@ from sbredis.exceptions import (
 )
 from sbredis.registry import EntityChangedError, EntityRecord, Namespace
 from sbredis.rules import Rule, TrueFilter
-from sbredis.transport import Argument, Script, Transport, forget_memory
-from tests.engine.opening import open_with_scripts
+from sbredis.transport import Argument, Script, Transport
 from tests.engine.taking import first_token, receiving, run_of
 from tests.registry.cuts import opened, settled
 from tests.registry.keys import bucket_of, keys_of, snapshot
-from tests.registry.turns import Cut, Turns
+from tests.registry.turns import Cut
 
 pytestmark = pytest.mark.anyio
 
@@ -374,98 +367,3 @@ async def test_a_topic_is_in_use_while_a_subscription_forwards_its_messages(tran
     clock.now += IDLE + MINUTE
     assert (await namespace.remove_if_idle(topic, IDLE)).removed
     assert await only_the_registry_is_left(transport)
-
-
-# -- users and removers at the same time -------------------------------------------------------------------------------
-
-
-class Play:
-    """Users that send, removers that may die, and readers, with their calls in random order."""
-
-    def __init__(self, transport: Transport, chance: random.Random, clock: Clock) -> None:
-        self.turns = Turns(transport)
-        self.chance = chance
-        self.clock = clock
-        self.accepted: list[int] = []
-        self.refused = 0
-        self.removed = 0
-
-    async def act(self, record: EntityRecord, what: list[str], dying: int) -> None:
-        tasks = [asyncio.create_task(self._do(each, at, record)) for at, each in enumerate(what)]
-        await self.turns.quiet()
-        while self.turns.waiting:
-            call = self.chance.choice(self.turns.waiting)
-            if dying and what[call.client] == "remove" and self.chance.random() < 0.15:
-                dying -= 1
-                for sent in [each for each in self.turns.waiting if each.client == call.client]:
-                    if self.chance.random() < 0.5:
-                        self.turns.waiting.remove(sent)
-                tasks[call.client].cancel()
-                await self.turns.quiet()
-            else:
-                await self.turns.let_through(call)
-        for task in tasks:
-            if not task.cancelled():
-                await task
-
-    async def _do(self, what: str, at: int, record: EntityRecord) -> None:
-        transport = self.turns.client(at)
-        namespace = client(transport, self.clock)
-        try:
-            if what == "remove":
-                self.removed += (await namespace.remove_if_idle(record, IDLE)).removed
-            elif what == "read":
-                await namespace.get_entity("Q")
-            elif what == "delete":
-                await namespace.delete_entity("Q")
-            else:
-                number = self.chance.randrange(3)
-                await send(transport, namespace, record, number, self.clock)
-                self.accepted.append(number)
-        except MessagingEntityNotFoundError:
-            self.refused += what == "send"
-        except (EntityChangedError, SettingsStaleError):
-            assert what == "remove"
-
-
-actors = st.lists(st.sampled_from(["send", "send", "remove", "remove", "read"]), min_size=2, max_size=6)
-
-
-@settings(deadline=None, max_examples=30)
-@given(actors, st.randoms(use_true_random=True), st.integers(0, 2))
-def test_an_accepted_message_is_never_lost_in_any_order_of_calls(
-    what: list[str], chance: random.Random, dying: int
-) -> None:
-    server = uuid.uuid4().hex
-
-    async def act() -> None:
-        async with await open_with_scripts(f"memory://{server}") as transport:
-            clock = Clock()
-            namespace, record = await made(transport, clock)
-            clock.now += IDLE + MINUTE
-            play = Play(transport, chance, clock)
-            await play.act(record, what, dying)
-            listed = await namespace.list_entities()
-            if play.accepted:
-                assert listed, "the entity was removed although a message was accepted"
-                found = await namespace.get_entity("Q")
-                assert found.incarnation == record.incarnation
-                for number in range(3):  # the partition opens for the record that the client has read
-                    await send(transport, namespace, found, number, clock)
-                held = [
-                    (
-                        await perform(
-                            transport, namespace.partition(found, each).count(CallId("", 0, clock.now)), timeout=60
-                        )
-                    ).active
-                    for each in range(3)
-                ]
-                assert held == [play.accepted.count(each) + 1 for each in range(3)]
-                assert not play.refused
-                assert not play.removed
-            elif "remove" in what and not dying and "read" not in what and "send" not in what:
-                assert not listed
-
-    asyncio.run(act())
-    forget_memory(server)
-    gc.collect()  # an in-memory server ends as a reference cycle

@@ -55,6 +55,9 @@ push or in the reply, and the next grant asks for it again. So a receiver with a
 when it wants messages and there is news, whatever its callers want meanwhile. News that it does not use for 0.1 s is
 answered by a call that wants none.
 
+A receiver that only wants more from a partition with credit waits with the grant for 10 ms: the partition has no more
+messages now, and mostly a settlement can carry the grant.
+
 A grant says up to which gift the application has *begun* everything, and how many messages it may begin before the next
 report: its *hands*. If the receiver ends, its deliveries count so far and no further. Messages that were settled need
 no report, because the partition knows them. So an application that holds a fixed number of messages at most has begun
@@ -101,6 +104,8 @@ _MANY_UNREPORTED: Final = MOST_UNSEEN // 2
 """The number of gifts after which the next call reports them, although they were given a moment ago."""
 _ANSWER: Final = 0.1
 """The seconds after which a receiver that does not use news says so. A partition passes news on after a second."""
+_SOON: Final = 0.01
+"""The seconds for which a grant waits for another call that can carry it, if the partition has credit left."""
 _RENEW: Final = 120.0
 _POLL: Final = 1.0
 _UNANSWERED: Final = 10.0
@@ -253,6 +258,7 @@ class PartitionCredit(Generic[Message]):
         "_retired",
         "_seen",
         "_serials",
+        "_soon_at",
         "_told",
         "_under_way",
         "_unreported_since",
@@ -312,6 +318,8 @@ class PartitionCredit(Generic[Message]):
         self._missing_since = self._unreported_since = self._due_at = math.inf
         self._answer_at = math.inf
         """When news must be answered that no call has answered yet."""
+        self._soon_at = math.inf
+        """When a grant must be made that can wait for another call."""
         self._once_after: float = math.inf
         """The serial after which the next gift ends the latest grant, because the grant is *once*."""
 
@@ -402,6 +410,13 @@ class PartitionCredit(Generic[Message]):
         return latest is None or latest.now or not (latest.announced or self._open > self._seen.messages)
 
     @property
+    def spent(self) -> bool:
+        """Whether the partition has pushed all that it might, so that it may have more."""
+        latest = self._latest
+        pushes = latest is not None and not (latest.now or latest.announced)
+        return pushes and 0 < self._open <= self._seen.messages
+
+    @property
     def unchanged(self) -> CreditDemand:
         """The demand of a receiver that wants nothing more, and lets the latest grant stay as it is until it is told.
 
@@ -440,13 +455,22 @@ class PartitionCredit(Generic[Message]):
             self._missing_since + _GAP,
             self._unreported_since + _REPORT,
             self._answer_at,
+            self._soon_at,
             self._due_at,
             self._made_at + lasts if kept else math.inf,
         )
 
     def needs_call(self, now: float) -> bool:
         """Return whether a call is needed now."""
-        return self._told or self._again or self._wants_other_limits() or self.next_at <= now
+        if self._told or self._again:
+            return True
+        if self._wants_other_limits():
+            if not self._can_wait:
+                return True
+            self._soon_at = min(self._soon_at, now + _SOON)
+        else:
+            self._soon_at = math.inf
+        return self.next_at <= now
 
     def may_ride(self, now: float) -> bool:
         """Return whether a call that is made anyway is to carry a grant: one is needed now, or will be before long."""
@@ -454,7 +478,7 @@ class PartitionCredit(Generic[Message]):
             return False
         if self._latest is not None and self._seen.serial >= self._latest.seen.serial + _MANY_UNREPORTED:
             return True
-        return self.needs_call(now) or self._unreported_since <= now - _REPORT / 2
+        return self.needs_call(now) or self._soon_at < math.inf or self._unreported_since <= now - _REPORT / 2
 
     def grant(self, now: float, *, leaves: bool = False) -> CreditGrant:
         """Return the grant for a call that is made now. Each grant must be answered: `replied`, or `failed`.
@@ -494,7 +518,7 @@ class PartitionCredit(Generic[Message]):
         self._again = self._told = self.news = self.others_wait = False
         if again:
             self._missing_since = math.inf
-        self._unreported_since = self._answer_at = self._due_at = self._once_after = math.inf
+        self._unreported_since = self._answer_at = self._soon_at = self._due_at = self._once_after = math.inf
         self._under_way.add(self._number)
         self._used_at = min(self._used_at, now)
         return self._latest
@@ -638,15 +662,36 @@ class PartitionCredit(Generic[Message]):
             return self._asks
         if self._asks and latest.suspects != demand.suspects:
             return True
-        if latest.announced and demand.announced:
+        if (latest.announced and demand.announced) or (self.news and not wanted and self._open <= seen.messages):
             return self.news and wanted > 0
         if seen.messages + wanted != self._open or latest.announced != demand.announced:
             return True
         return self._asks and (
             latest.yields != demand.yields
             or latest.first != demand.first
-            or seen.messages + demand.callers > latest.callers
+            or demand.callers > self.outstanding_for_callers
             or latest.size_limit - seen.size < demand.room // 2
+        )
+
+    @property
+    def _can_wait(self) -> bool:
+        """Whether the receiver only wants more than it has granted.
+
+        A partition that has credit left, or would have sent news, has no messages now.
+        """
+        latest, demand = self._latest, self._demand
+        return (
+            latest is not None
+            and not latest.now
+            and not demand.announced
+            and not demand.now
+            and not self.news
+            and (latest.announced or self._open > self._seen.messages)
+            and self.outstanding <= self._wanted
+            and latest.size_limit - self._seen.size >= demand.room // 2
+            and latest.suspects == demand.suspects
+            and latest.yields == demand.yields
+            and latest.first == demand.first
         )
 
     def _happens(self, event: CreditEvent) -> None:
@@ -665,3 +710,4 @@ class PartitionCredit(Generic[Message]):
         self._known, self._latest, self._open = 0, None, 0
         self._used_at, self._met = math.inf, False
         self._missing_since = self._unreported_since = self._answer_at = self._due_at = self._once_after = math.inf
+        self._soon_at = math.inf

@@ -108,12 +108,61 @@ def test_a_message_that_a_caller_gets_needs_no_call() -> None:
     assert not scene.needs_call()
 
 
-def test_more_callers_need_a_call_even_if_a_stock_has_credit_for_them() -> None:
+def test_more_callers_need_a_call_soon_if_a_stock_has_credit_for_them() -> None:
     scene = Scene(CreditDemand(stock=3))
     scene.opened()
     scene.credit.want(CreditDemand(callers=1, stock=2))
+    assert not scene.needs_call()
+    assert scene.credit.may_ride(scene.now)
+    scene.now = scene.credit.next_at
     assert scene.needs_call()
     assert (scene.grant().callers, scene.grant().limit) == (1, 3)
+    assert scene.credit.next_at > scene.now + 1
+
+
+def test_a_demand_that_is_taken_back_soon_needs_no_call() -> None:
+    scene = Scene(CreditDemand(stock=3))
+    scene.opened()
+    scene.credit.want(CreditDemand(stock=5))
+    assert not scene.needs_call()
+    scene.credit.want(CreditDemand(stock=3))
+    scene.now = scene.credit.next_at
+    assert not scene.needs_call()
+    assert scene.credit.next_at > scene.now + 1
+
+
+@pytest.mark.parametrize("stock", [2, 5])
+def test_a_grant_is_made_at_once_if_messages_may_wait_or_credit_is_withdrawn(stock: int) -> None:
+    """Of five messages, the partition has pushed three and has credit for none; or it has credit that is too much."""
+    scene = Scene(CreditDemand(stock=3))
+    grant = scene.opened()
+    if stock == 5:
+        scene.push(scene.gift(grant, 1, 3, "a", "b", "c"))
+        assert scene.credit.spent
+    scene.credit.want(CreditDemand(stock=stock))
+    assert scene.needs_call()
+
+
+def test_a_partition_without_news_gets_credit_soon() -> None:
+    scene = Scene(CreditDemand(announced=True))
+    scene.opened()
+    scene.credit.want(CreditDemand(stock=3))
+    assert not scene.needs_call()
+    assert scene.credit.may_ride(scene.now)
+    scene.push(None)
+    assert scene.needs_call()
+
+
+def test_news_that_is_not_wanted_now_needs_no_call() -> None:
+    scene = Scene(CreditDemand(stock=1))
+    grant = scene.opened()
+    scene.push(scene.gift(grant, 1, 1, "a"))
+    again = scene.grant()
+    scene.answer(again, scene.gift(again, 2, 2, "b"), there=True)
+    scene.credit.want(CreditDemand(announced=True))
+    assert not scene.needs_call()
+    scene.credit.want(CreditDemand(stock=1))
+    assert scene.needs_call()
 
 
 def test_a_caller_that_leaves_withdraws_the_credit_and_learns_what_was_given_before() -> None:

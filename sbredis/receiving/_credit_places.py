@@ -6,14 +6,15 @@ Theory
 A receiver locks no more messages than it wants, so it divides what it wants between the partitions. Each change of a
 share is a call. So shares change only as far as they must:
 
-- *Without news*, each partition gets a share if the receiver wants at least one message from each, and as many as it
-  wants get one message each if these are at least half of them. The other partitions, or all, only send news of their
-  messages. Partitions push to their shares. A partition that has given all of its share is called anyway, so it gets
-  another one then. The others get more when half of what the receiver wants is used up. While some of the partitions
-  have not answered a call, the others get no more than their part.
-- *With news* of messages, a partition without credit gets all that the receiver wants and has not granted. If that is
-  nothing, it gets half of the largest share of a partition without news: so only one partition loses credit for it.
-  Partitions with news take turns.
+- *Without news*, half of what the receiver wants is divided between the partitions, but at least one message for each
+  if there are enough. All is divided if the credit ends with the replies. If the receiver wants fewer messages than
+  half of the partitions, none gets a share: they only send news of their messages. Partitions push to their shares. A
+  partition gets more when it has used up half of its share, and not before half of what the receiver wants is used up.
+  While some of the partitions have not answered a call, the others get no more than their part.
+- *With news* of messages, a partition without credit gets all that the receiver wants and has not granted: the other
+  half of it, for example. What it does not use ends with the reply. A partition that has pushed all of its share
+  probably has more, so it is asked in the same way. If nothing is left to grant, partitions with news get half of the
+  largest share of a partition without news: so only one partition loses credit for it. Partitions with news take turns.
 - *If the receiver wants less*, the partitions without news lose credit first, the largest share first.
 
 What a partition has given before it loses credit comes nevertheless. Then the receiver has more than it wanted, and
@@ -43,7 +44,7 @@ class CreditPlaces:
     The partitions are named by their indexes. Who owns the object notes what happens at them.
     """
 
-    __slots__ = ("_home", "answering", "asked", "coming", "free", "news", "next_at", "outstanding", "silent")
+    __slots__ = ("_home", "answering", "asked", "coming", "free", "news", "next_at", "outstanding", "silent", "spent")
 
     def __init__(self, home: int, count: int = 0) -> None:
         """Begin with the partition at the index ``home``. Each receiver begins at a different one."""
@@ -64,6 +65,8 @@ class CreditPlaces:
         """The partitions that have messages."""
         self.silent = set[int]()
         """The partitions that tell nothing before the next call."""
+        self.spent = set[int]()
+        """Those of them that have pushed all that they might."""
 
     def add(self) -> None:
         """Add a partition."""
@@ -73,19 +76,29 @@ class CreditPlaces:
 
     def divide(
         self, wanted: int, full: int, able: Collection[int], *, now: bool, replies_only: bool
-    ) -> tuple[list[int], bool]:
-        """Return the number of messages to want from each partition, and whether they push what they give.
+    ) -> tuple[list[int], Collection[int]]:
+        """Return the number of messages to want from each partition, and the partitions that push what they give.
 
         The receiver wants the number ``wanted``, and has room for ``full``; ``now`` if it wants only what is there.
         """
-        pushes = now or (2 * full >= len(self.outstanding) and not replies_only)
+        count, outstanding = len(self.outstanding), self.outstanding
+        pushes = now or (2 * full >= count and not replies_only)
         more: Collection[int] = able if pushes else ()
         if full > wanted and pushes and (silent := self.silent.intersection(able)):
             wanted, more = full, silent  # these are called anyway
         left = max(0, wanted - sum(self.asked))
         answering = len(able) + (0 if now else len(self.answering))
         most = wanted if len(more) == answering else max(1, wanted // answering)
-        return self.shares(left, self.outstanding, able, self.news, more=more, most=most), pushes
+        hungry = self.news
+        if self.spent and left > sum(outstanding):  # these may have no more, so they take nothing from others
+            hungry = hungry | self.spent
+        keeps = not now and self.silent <= self.spent
+        shares = self.shares(left, outstanding, able, hungry, more=more, most=most, keeps=keeps)
+        if not pushes:
+            return shares, [place for place, given in enumerate(outstanding) if given]
+        if count > 1 and hungry:
+            return shares, [place for place, given in enumerate(outstanding) if given or place not in hungry]
+        return shares, range(count)
 
     def shares(
         self,
@@ -96,12 +109,14 @@ class CreditPlaces:
         *,
         more: Collection[int] | None = None,
         most: int = _MOST,
+        keeps: bool = True,
     ) -> list[int]:
         """Return the number of messages to want from each partition, at most ``wanted`` in all.
 
         The partitions may still give the numbers ``outstanding``. Only those in ``able`` get a share: the others do not
         answer, or need not be asked. Those in ``news`` have messages. Of the partitions without news, only those in
-        ``more`` may get more credit, without this argument all of them; and no share becomes larger than ``most``.
+        ``more`` may get more credit, without this argument all of them; and no share becomes larger than ``most``. The
+        receiver ``keeps`` half of what it wants for partitions with news.
         """
         shares = [count if place in able else 0 for place, count in enumerate(outstanding)]
         hungry = [place for place in able if place in news and not shares[place]]
@@ -119,7 +134,11 @@ class CreditPlaces:
                 shares[self._home] = min(left, _MOST)
                 left -= shares[self._home]
         elif left and able:
-            self._spread(wanted, shares, len(able), able if more is None else more, min(most, _MOST))
+            more = able if more is None else more
+            if keeps and len(shares) > 1 and 2 * wanted >= len(able):
+                wanted = max(min(wanted, len(able)), (wanted + 1) // 2)
+                more = [place for place in more if 2 * len(able) * shares[place] <= wanted]
+            self._spread(wanted, shares, len(able), more, min(most, _MOST))
         return shares
 
     def _cut(self, left: int, shares: list[int], able: Collection[int], news: Collection[int]) -> None:

@@ -95,7 +95,8 @@ class Stock:
         if more:
             return coming + more
         # What partitions without messages have lost to others may not have been given: fill the stock all the same.
-        return room if self._fills and exactly and not coming else min(coming, room)
+        fills = self._fills and exactly and not coming and _is_used_up(kept - demand, self.target)
+        return room if fills else min(coming, room)
 
     def missing(self, kept: int, coming: int, demand: int, now: float) -> int:
         """Return the number of further messages to ask for now.

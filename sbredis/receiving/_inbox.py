@@ -448,6 +448,7 @@ class Inbox(ABC, Generic[Item]):
             if wants and not only_now:
                 driver.listen_if_heard()
             driver.call_if_needed()
+            self._places.next_at[place] = driver.next_at
             if wants and not only_now and driver.is_unheard:
                 driver.listen()
         seats.survey()
@@ -497,7 +498,7 @@ class Inbox(ABC, Generic[Item]):
         )
         if wanted:
             full = max(wanted, self._room(demand))
-            shares, pushes = places.divide(wanted, full, able, now=only_now, replies_only=self.drivers[0].replies_only)
+            shares, pushing = places.divide(wanted, full, able, now=only_now, replies_only=self.drivers[0].replies_only)
             self._state = InboxState.WANTING
             callers = max(0, demand - kept)
             for place in asked:
@@ -508,7 +509,7 @@ class Inbox(ABC, Generic[Item]):
                     left = self.drivers[place].credit.outstanding_for_callers
                     if 0 < left < waiting and not (rides and 2 * left <= waiting):
                         waiting = left  # the partition need not know of more callers before it gets more credit
-                announced = not share or not (pushes or outstanding)
+                announced = not share or place not in pushing
                 self._seats.want(place, Demand(waiting, share - waiting, only_now, announced, self._suspects))
         else:
             self._want_nothing()

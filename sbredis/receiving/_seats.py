@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Demand", "Drain", "Seats"]
 
-_STAYING: Final = 0.1
+_STAYING: Final = 0.02
 """The seconds for which a receiver stays at a partition that has given something."""
 _FEW: Final = 4
 """The largest number of partitions that a receiver asks for messages without a search."""
@@ -197,6 +197,7 @@ class Seats:
                 (places.answering, able and under_way),
                 (places.news, credit.news),
                 (places.silent, credit.silent),
+                (places.spent, credit.spent),
             ):
                 if held:
                     among.add(place)

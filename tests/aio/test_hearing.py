@@ -151,7 +151,7 @@ async def test_a_partition_that_a_receiver_leaves_in_trouble_gets_its_credit_bac
         task = waiting(receiver)
 
         async def is_at_its_seats_only() -> bool:
-            return not inbox_of(receiver)._departing and await queue.waiters() == MOST_SEATS
+            return not inbox_of(receiver)._seats.departing and await queue.waiters() == MOST_SEATS
 
         await eventually(is_at_its_seats_only, 10)
         task.cancel()

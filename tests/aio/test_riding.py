@@ -230,6 +230,8 @@ async def test_grants_of_several_receivers_ride_together(url: str) -> None:
 class Stub:
     """A rider, and its ride. It notes how its ride ends."""
 
+    in_company = False
+
     def __init__(self, sent: SentGrant | Exception) -> None:
         self._sent = sent
         self.ended: list[str] = []

@@ -208,21 +208,24 @@ class RunningCalls:
         if waits and self._turns.due_in(self.handling.time.now(), self.alone.held) <= 0:
             self.origin.receiver.prefetch_count = 0
             self._has_taken = True
-            try:
-                await self.alone.turn(self, self._turns, self._take_alone)
-            finally:
-                self._taking.suspects, self._taking.hands = False, self._hands
+            await self.alone.turn(self, self._turns, self._take_alone)
 
     async def _take_alone(self, began: float) -> None:
         self._taking.suspects, self._taking.hands = True, 1
-        while self._turns.goes_on(began, self.handling.time.now()) and self.room > 0:
-            messages = self.begun(await self.origin.receiver.receive_messages(1, 0))
-            if not messages:
-                break
-            with self.alone.handling(self.entity, messages[0]):
-                self.start_messages(messages)
-                await asyncio.sleep(0)
-                await self.alone.calm()
+        try:
+            while self._turns.goes_on(began, self.handling.time.now()) and self.room > 0:
+                messages = self.begun(await self.origin.receiver.receive_messages(1, 0))
+                if not messages:
+                    break
+                with self.alone.handling(self.entity, messages[0]):
+                    self.start_messages(messages)
+                    await asyncio.sleep(0)
+                    await self.alone.calm()
+        finally:
+            self._taking.suspects, self._taking.hands = False, self._hands
+            with suppress(TimeoutError):  # a reply that is under way may bring a suspect: nothing begins before that
+                async with asyncio.timeout(self._turns.patience):
+                    await self.let_go()
 
     async def innocent(self, messages: list[ServiceBusReceivedMessage]) -> list[ServiceBusReceivedMessage]:
         """Return the messages that may be handled beside others. Give suspects that came after their turn back.
@@ -232,7 +235,7 @@ class RunningCalls:
         if not self._has_taken or not any([message.is_suspect for message in messages]):  # noqa: C419 -- faster
             return messages
         late = [message for message in messages if message.is_suspect]
-        await asyncio.wait((self.settlements.start(self.settlements.release(late), len(late)),))
+        await asyncio.wait((self.settlements.started(self.settlements.release(late), len(late)),))
         return [message for message in messages if not message.is_suspect]
 
     def start_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:

@@ -256,6 +256,9 @@ class SessionConsumer:
             try:
                 await asyncio.wait((slot.task,))  # it gives its session back after the suspect
             finally:
+                if slot.call is None and not slot.task.done():  # others begin when it has given its message back
+                    slot.task.cancel()
+                    await asyncio.wait((slot.task,), timeout=self._turns.patience)
                 self._slots.happens(slot, SlotEvent.TURN_OVER)
 
     def _given_back(self, slot: _Slot, task: asyncio.Task[None]) -> None:

@@ -131,8 +131,12 @@ class CallSettler:
         for together in self._gathering.transactions(calls):
             self.start(self._transact_together(together), len(together))
 
-    def start(self, work: Coroutine[Any, Any, object], count: int) -> asyncio.Task[object]:
+    def start(self, work: Coroutine[Any, Any, object], count: int) -> None:
         """Settle this number of messages in a task of its own."""
+        _ = self.started(work, count)
+
+    def started(self, work: Coroutine[Any, Any, object], count: int) -> asyncio.Task[object]:
+        """Settle this number of messages in a task of its own, and return the task."""
         self._under_way += count
         task = self._loop.create_task(work)
         self._calls.add(task)

@@ -8,6 +8,7 @@ It takes an hour. After each scene it looks for messages that are missing or the
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -100,6 +101,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=14, help="how often each thing happens (14)")
     parser.add_argument("--seed", type=int, default=1, help="for the moments (1)")
     given = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored, by the jobs too
     for scene in given.scenes or SCENES:
         began = time.monotonic()
         _say(f"{scene} x {given.times}, seed {given.seed}")

@@ -45,25 +45,25 @@ def test_batches_and_streams_work_in_a_thread_that_registers_the_format(
     spark: SparkSession, emptied: str, tmp_path: Path
 ) -> None:
     send(emptied, "orders", ["1", "2"])
-    send(emptied, "target", [])
+    send(emptied, "from-thread", [])
     given = {"urlEnv": "SBREDIS_URL"}
 
     def write() -> None:
         rows = spark.read.format("sbredis").options(**given, queue="orders").load()
-        rows.select("body").write.format("sbredis").options(**given, queue="target").mode("append").save()
+        rows.select("body").write.format("sbredis").options(**given, queue="from-thread").mode("append").save()
 
     def stream() -> None:
         rows = spark.readStream.format("sbredis").options(**given, queue="orders").load()
-        writing = rows.select("body").writeStream.format("sbredis").options(**given, queue="target")
+        writing = rows.select("body").writeStream.format("sbredis").options(**given, queue="from-thread")
         writing = writing.option("checkpointLocation", str(tmp_path / "checkpoint"))
         writing.trigger(availableNow=True).start().awaitTermination()
 
     for work in (write, stream):
         assert "DATA_SOURCE_NOT_FOUND" in str(in_thread(work))
-    assert waiting(emptied, "target") == (0, 0)
+    assert waiting(emptied, "from-thread") == (0, 0)
     for number, work in enumerate((write, stream), 1):
         assert in_thread(partial(registered, spark, work)) is None
-        assert waiting(emptied, "target") == (2 * number, 0)
+        assert waiting(emptied, "from-thread") == (2 * number, 0)
 
 
 @pytest.mark.long("Spark needs seconds for each query")

@@ -662,7 +662,8 @@ class PartitionCredit(Generic[Message]):
             return self._asks
         if self._asks and latest.suspects != demand.suspects:
             return True
-        if (latest.announced and demand.announced) or (self.news and not wanted and self._open <= seen.messages):
+        waits = self.news and not wanted and self._open <= seen.messages  # the news is used later
+        if demand.announced and (latest.announced or waits):
             return self.news and wanted > 0
         if seen.messages + wanted != self._open or latest.announced != demand.announced:
             return True
@@ -675,7 +676,7 @@ class PartitionCredit(Generic[Message]):
 
     @property
     def _can_wait(self) -> bool:
-        """Whether the receiver only wants more than it has granted.
+        """Whether the receiver only wants more messages than it has granted.
 
         A partition that has credit left, or would have sent news, has no messages now.
         """
@@ -687,7 +688,7 @@ class PartitionCredit(Generic[Message]):
             and not demand.now
             and not self.news
             and (latest.announced or self._open > self._seen.messages)
-            and self.outstanding <= self._wanted
+            and 0 < self._wanted >= self.outstanding
             and latest.size_limit - self._seen.size >= demand.room // 2
             and latest.suspects == demand.suspects
             and latest.yields == demand.yields

@@ -12,9 +12,10 @@ share is a call. So shares change only as far as they must:
   partition gets more when it has used up half of its share, and not before half of what the receiver wants is used up.
   While some of the partitions have not answered a call, the others get no more than their part.
 - *With news* of messages, a partition without credit gets all that the receiver wants and has not granted: the other
-  half of it, for example. What it does not use ends with the reply. A partition that has pushed all of its share
-  probably has more, so it is asked in the same way. If nothing is left to grant, partitions with news get half of the
-  largest share of a partition without news: so only one partition loses credit for it. Partitions with news take turns.
+  half of it, for example. What it does not use ends with the reply. A partition that has pushed all of a share of more
+  than one message probably has more, so it is asked in the same way. If nothing is left to grant, partitions with news
+  get half of the largest share of a partition without news: so only one partition loses credit for it. Partitions with
+  news take turns.
 - *If the receiver wants less*, the partitions without news lose credit first, the largest share first.
 
 What a partition has given before it loses credit comes nevertheless. Then the receiver has more than it wanted, and
@@ -90,8 +91,8 @@ class CreditPlaces:
         answering = len(able) + (0 if now else len(self.answering))
         most = wanted if len(more) == answering else max(1, wanted // answering)
         hungry = self.news
-        if self.spent and left > sum(outstanding):  # these may have no more, so they take nothing from others
-            hungry = hungry | self.spent
+        if self.spent and wanted > 2 * count and left > sum(outstanding):
+            hungry = hungry | self.spent  # these may have no more, so they take nothing from others
         keeps = not now and self.silent <= self.spent
         shares = self.shares(left, outstanding, able, hungry, more=more, most=most, keeps=keeps)
         if not pushes:

@@ -153,6 +153,22 @@ def test_a_partition_without_news_gets_credit_soon() -> None:
     assert scene.needs_call()
 
 
+def test_news_that_is_not_wanted_any_more_is_declined_at_once() -> None:
+    """Otherwise no other receiver would hear of the messages."""
+    scene = Scene(CreditDemand(announced=True))
+    scene.opened()
+    scene.push(None)
+    scene.credit.want(CreditDemand())
+    assert scene.needs_call()
+
+
+def test_a_receiver_that_wants_no_more_news_says_so_at_once() -> None:
+    scene = Scene(CreditDemand(announced=True))
+    scene.opened()
+    scene.credit.want(CreditDemand())
+    assert scene.needs_call()
+
+
 def test_news_that_is_not_wanted_now_needs_no_call() -> None:
     scene = Scene(CreditDemand(stock=1))
     grant = scene.opened()

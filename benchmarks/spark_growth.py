@@ -52,6 +52,8 @@ def main() -> None:
     parser.add_argument("--docs", type=Path, help="a folder for the page spark-growth.md and its picture")
     parser.add_argument("--server", help="which server to start; see sbredis.servers.find_server")
     given = parser.parse_args()
+    if given.docs is not None and not given.docs.is_dir():
+        parser.error(f"there is no folder {given.docs}")
     require_spark()
     require_java()
     logging.getLogger("sbredis").setLevel(logging.ERROR)  # the servers keep nothing, on purpose

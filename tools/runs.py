@@ -67,14 +67,14 @@ BENCHMARKS = {
     "forward": LongRun("benchmarks.forward", "moves within a slot and between slots: bulk, latency, goals"),
     "growth": LongRun(
         "benchmarks.growth",
-        "growth: 500 clients, 100,000 queues, 16,000 idle partitions, 1,000,000 sessions, goals (10 minutes)",
+        "growth: 500 clients, 100,000 queues, 16,000 idle partitions, 1,000,000 sessions, goals (5 minutes)",
     ),
     "spark": LongRun(
         "benchmarks.spark", "Spark beside redis-py and pyarrow: reads, writes, streams, jobs, goals", SPARK
     ),
     "spark-growth": LongRun(
         "benchmarks.spark_growth",
-        "Spark with 100,000 to 3,000,000 rows in 1 to 16 partitions on three masters (ARGS='--docs docs'; 10 minutes)",
+        "Spark with 100,000 to 3,000,000 rows in 1 to 16 partitions on three masters (ARGS='--docs docs'; 3 minutes)",
         SPARK,
     ),
     "workers": LongRun(

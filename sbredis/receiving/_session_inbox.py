@@ -156,6 +156,12 @@ class SessionInbox(MessageInbox):
             self.session.lose()
         super().failed(driver, error)
 
+    def _entity_changed(self) -> None:
+        if self.session.partition_client.number in self.entity.numbers:
+            super()._entity_changed()
+        else:  # the session is gone with its partition
+            self.failed(self.drivers[0], self.session.lock_lost())
+
     # -- letting go of the session -------------------------------------------------------------------------------------
 
     @property

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import pytest
 
 from sbredis.engine import SessionIdMissingError
-from sbredis.exceptions import MessageLockLostError, MessagingEntityNotFoundError, ServiceBusError
-from sbredis.model import ServiceBusMessage, hold_of
+from sbredis.exceptions import MessageLockLostError, MessagingEntityNotFoundError, ServiceBusError, SessionLockLostError
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of
 from sbredis.receiving._credit import CreditState
 from sbredis.receiving._credit_driver import CreditDriver
 from tests.aio.gates import Gate
@@ -76,6 +77,37 @@ async def test_a_message_is_settled_only_in_the_partition_that_it_came_from(url:
         (message,) = await receiver.receive_messages(1, 60)
         assert message.body == b"new"
         await receiver.complete_message(message)
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_a_session_is_lost_with_its_partition(url: str, partitioned: bool) -> None:
+    """Calls that wait in held sessions end, and other callers get the sessions of the new queue."""
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    async with queue_at(url, sessions=True, partitioned=partitioned) as queue, AsyncExitStack() as stack:
+        client, name = queue.client, queue.entity.name
+        sender, waiting = client.get_queue_sender(name), list[asyncio.Task[list[ServiceBusReceivedMessage]]]()
+        for each in range(3):
+            receiver = await stack.enter_async_context(client.get_queue_receiver(name, session_id=f"s{each}"))
+            waiting.append(asyncio.create_task(receiver.receive_messages(1, 60)))
+        accepting = asyncio.create_task(client.accept_next_session(name, max_wait_time=60))
+        await eventually(lambda: bool(queue.entity.free_sessions))
+        await client._connection.namespace.delete_entity(name)
+        await client.ensure_queue(name, enable_partitioning=not partitioned, requires_session=True)
+        try:
+            await sender.send_messages(ServiceBusMessage("new", session_id="new"))
+        except ServiceBusError:  # until now the client had not noticed the change
+            await sender.send_messages(ServiceBusMessage("new", session_id="new"))
+        for ended in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(ended, SessionLockLostError | MessagingEntityNotFoundError)
+        try:
+            session = await accepting
+        except MessagingEntityNotFoundError:  # it may look before there is a new queue
+            session = await client.accept_next_session(name, max_wait_time=60)
+        assert session is not None
+        assert [message.body for message in await session.receive_messages(1, 60)] == [b"new"]
+        await session.close()
+    assert not errors
 
 
 @in_memory

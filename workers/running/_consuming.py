@@ -235,8 +235,14 @@ class RunningCalls:
         if not self._has_taken or not any([message.is_suspect for message in messages]):  # noqa: C419 -- faster
             return messages
         late = [message for message in messages if message.is_suspect]
-        await asyncio.wait((self.settlements.started(self.settlements.release(late), len(late)),))
-        return [message for message in messages if not message.is_suspect]
+        others = [message for message in messages if not message.is_suspect]
+        released = self.settlements.started(self.settlements.release(late), len(late))
+        try:
+            await asyncio.wait((released,), timeout=self._turns.patience)
+        except asyncio.CancelledError:
+            self.give_back(others)
+            raise
+        return others
 
     def start_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """Start the handlers of messages, for which there is room."""

@@ -354,6 +354,10 @@ class PartitionCredit(Generic[Message]):
         """Make a call soon: there may be messages, or a change, of which the receiver has not heard."""
         self._told = True
 
+    def end_wait(self) -> None:
+        """Make the grant now that waits for another call. The clock of a test may stand still meanwhile."""
+        self._told = self._told or self._soon_at < math.inf
+
     def began(self, kept: tuple[str, int] | None) -> None:
         """Note that the application has begun all messages that it was handed, but those from the gift ``kept`` on.
 

@@ -396,6 +396,7 @@ class CreditDriver:
     def on_time(self, now: float, *, wanted: bool) -> None:
         """Note that the answer is late, or that a pause has ended; ask again if there is no connection any more."""
         self.touched = True
+        self.credit.end_wait()
         if self.under_way:
             self.late = self.late or now >= self._late_at
         elif self.credit.state is CreditState.ENDED and wanted and now >= self._paused_until:

@@ -140,6 +140,8 @@ class PartitionSearch:
     # -- a search ------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
+        if self._missing:  # a search has begun since this was planned
+            return
         self._searchers, self._next = self._next, {}
         if self._searchers and self._loop.time() >= self.next_at:
             self._searchers |= self._hearers  # it is time for all of them

@@ -341,7 +341,10 @@ class Seats:
     def _take_seats(self, search: SeatSearch) -> None:
         rotation, now, only_now = self.rotation, self._loop.time(), self._inbox.only_now
         if rotation.waiting:
-            wanted = min(self._inbox.missing, MOST_SEATS) - len({*self.places.news, *self._hot})
+            awaited, news = self._inbox.callers.awaited, self.places.news
+            if only_now:  # the others are not asked again
+                news = {seat for seat in news if self.drivers[seat] in awaited}
+            wanted = min(self._inbox.missing, MOST_SEATS) - len({*news, *self._hot})
             idle, busy = self._leavers(only_now=only_now)
             for change in rotation.give(now, wanted, idle, busy):
                 self._move(change)
@@ -367,9 +370,11 @@ class Seats:
             driver = self.drivers[seat]
             if buffer.first_token(driver.partition_client.number) is not None:
                 continue  # its messages are reported as begun to the partition
-            if seat in self.places.news:
+            if only_now and driver not in awaited:
+                idle.append(seat)
+            elif seat in self.places.news:
                 busy.append(seat)
-            elif driver not in awaited if only_now else now >= driver.gave_at + _STAYING:
+            elif not only_now and now >= driver.gave_at + _STAYING:
                 idle.append(seat)
         return idle, busy
 

@@ -161,6 +161,37 @@ async def test_every_message_comes_once(url: str, options: dict[str, Any], recei
         assert await queue.counts_are(0, 0)
 
 
+async def test_a_partition_that_another_receiver_has_emptied_hides_no_messages(url: str) -> None:
+    """The receiver has heard of more messages in the first partition, and another one has taken them."""
+    async with wide_queue(url, 5) as queue, queue.receiver() as receiver, queue.receiver() as other:
+        for place in range(5):
+            await queue.send("a", "b", at=place)
+            assert bodies(await receiver.receive_messages(1, 0)) == ["a"]
+            assert bodies(await other.receive_messages(1, 0)) == ["b"]
+            away = (place + 1) % 5
+            await queue.send("c", at=away)
+            with Calls(queue.transport) as calls:
+                assert bodies(await receiver.receive_messages(1, 0)) == ["c"]
+            assert calls.by_script["find_ready"] == 5
+
+
+async def test_a_receiver_that_leaves_a_search_disturbs_nobody(url: str) -> None:
+    async with wide_queue(url) as queue:
+        receivers = [queue.receiver() for _ in range(2)]
+        for receiver in receivers:
+            assert await receiver.receive_messages(1, 0) == []
+        for place in range(PARTITIONS):
+            await queue.send("a", at=place)
+        searches = [inbox._seats.search for receiver in receivers if isinstance(inbox := receiver._inbox, MessageInbox)]
+        first, second = [search for search in searches if search is not None]
+        first.ask_now()
+        first.leave()
+        task = asyncio.create_task(receivers[1].receive_messages(PARTITIONS, 0))
+        await asyncio.sleep(0)  # the call asks in the turn in which the first receiver has left
+        assert second.under_way
+        assert len(await task) == PARTITIONS
+
+
 async def test_receivers_share_a_search(url: str) -> None:
     async with wide_queue(url) as queue:
         receivers = [queue.receiver() for _ in range(10)]

@@ -120,6 +120,17 @@ def test_more_callers_need_a_call_soon_if_a_stock_has_credit_for_them() -> None:
     assert scene.credit.next_at > scene.now + 1
 
 
+def test_the_wait_for_another_call_ends_although_the_clock_stands_still() -> None:
+    scene = Scene(CreditDemand(stock=3))
+    scene.opened()
+    scene.credit.end_wait()
+    assert not scene.needs_call()
+    scene.credit.want(CreditDemand(stock=5))
+    assert not scene.needs_call()
+    scene.credit.end_wait()
+    assert scene.needs_call()
+
+
 def test_a_demand_that_is_taken_back_soon_needs_no_call() -> None:
     scene = Scene(CreditDemand(stock=3))
     scene.opened()

@@ -52,7 +52,7 @@ class TurnShare:
         self._left, self._renews = self._most, False
         while self._waiting and self._left:
             first = self._waiting.popleft()
-            if not isinstance(first, asyncio.Future):
+            if callable(first):
                 asyncio.get_running_loop().call_soon(first)
                 self._use()
             elif not first.done():

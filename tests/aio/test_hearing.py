@@ -144,7 +144,7 @@ async def test_a_partition_that_a_receiver_leaves_in_trouble_gets_its_credit_bac
         task = waiting(receiver)
         await settle_in(receiver)
         with Gate(queue.client, "grant") as gate:
-            gate.fates.extend(["never arrives"] * 6)
+            gate.fates.extend("never arrives" for _ in range(6))
             await send_away(queue, receiver, "a")
             assert bodies(await task) == ["a"]
             assert not gate.fates

@@ -266,8 +266,30 @@ class RenewLane(Lane[RenewJob, Renewed]):
             self.link.catch_up()
 
 
-class CallJob(Job, Generic[T]):
-    """A call that one caller makes and that no other caller shares. Its future has the result."""
+class AnsweredJob(Job, Generic[T]):
+    """A job whose answer is wanted even if nobody waits for it any more. Its future has the result."""
+
+    def __init__(self, deadline: float, orphaned: Callable[[T], None] | None) -> None:
+        super().__init__(deadline)
+        self.orphaned = orphaned
+        """A function that is called with the result if no caller waits for the result any more."""
+        self.since = 0.0
+        """The time at which the call was last written to a connection, according to the client's clock.
+
+        The duration of a lock from this call begins no earlier. It is known with the result.
+        """
+
+    def answer(self, result: T, since: float) -> None:
+        """Pass the result to the caller, or to ``orphaned``."""
+        self.since = since
+        if not self.future.done():
+            self.future.set_result(result)
+        elif self.orphaned is not None:
+            self.orphaned(result)
+
+
+class CallJob(AnsweredJob[T]):
+    """A call that one caller makes and that no other caller shares."""
 
     def __init__(
         self,
@@ -277,19 +299,10 @@ class CallJob(Job, Generic[T]):
         *,
         catches_up: bool = True,
     ) -> None:
-        super().__init__(deadline)
+        super().__init__(deadline, orphaned)
         self.make = make
-        self.orphaned = orphaned
-        """A function that is called with the result if no caller waits for the result any more."""
         self.catches_up = catches_up
         """Whether ``more`` in the result says that due work is left, which the client then does in the background."""
-        self.told: Callable[[], None] | None = None
-        """A function that is called when the result arrives, one turn of the loop before a callback of the future."""
-        self.since = 0.0
-        """The time at which the call was last written to a connection, according to the client's clock.
-
-        The duration of a lock from this call begins no earlier. It is known with the result.
-        """
 
 
 class CallLane(Lane[CallJob[Any], Any]):
@@ -311,33 +324,30 @@ class CallLane(Lane[CallJob[Any], Any]):
         return jobs.what[0].make(partition, call_id)
 
     def answer(self, jobs: Jobs[CallJob[Any]], result: Any, since: float) -> None:
-        """Pass the result to the caller, or to ``orphaned``."""
+        """Answer the job."""
         job = jobs.what[0]
-        job.since = since
-        if not job.future.done():
-            job.future.set_result(result)
-            if job.told is not None:
-                job.told()
-        elif job.orphaned is not None:
-            job.orphaned(result)
+        job.answer(result, since)
         if job.catches_up and getattr(result, "more", False):
             self.link.catch_up()
 
 
-class GrantJob(Job):
-    """A grant of a receiver. Its future has the answer."""
+class GrantJob(AnsweredJob[CreditReply[Delivery]]):
+    """A grant of a receiver."""
 
     def __init__(
         self, sent: SentGrant, deadline: float, orphaned: Callable[[CreditReply[Delivery]], None] | None
     ) -> None:
-        super().__init__(deadline)
+        super().__init__(deadline, orphaned)
         self.sent = sent
-        self.orphaned = orphaned
-        """A function that is called with the answer if the receiver does not wait for it any more."""
         self.told: Callable[[], None] | None = None
         """A function that is called when the answer arrives, one turn of the loop before a callback of the future."""
-        self.since = 0.0
-        """The time at which the call was last written to a connection, according to the client's clock."""
+
+    def answer(self, result: CreditReply[Delivery], since: float) -> None:
+        """Pass the answer to the receiver, or to ``orphaned``."""
+        waits = not self.future.done()
+        super().answer(result, since)
+        if waits and self.told is not None:
+            self.told()
 
 
 class GrantLane(Lane[GrantJob, Granted]):
@@ -365,14 +375,7 @@ class GrantLane(Lane[GrantJob, Granted]):
     def answer(self, jobs: Jobs[GrantJob], result: Granted, since: float) -> None:
         """Give each receiver its answer."""
         for job, reply in zip(jobs.what, result.credits, strict=True):
-            job.since = since
-            if job.future.done():
-                if job.orphaned is not None:
-                    job.orphaned(reply)
-                continue
-            job.future.set_result(reply)
-            if job.told is not None:
-                job.told()
+            job.answer(reply, since)
         if result.more:
             self.link.catch_up()
 

@@ -42,7 +42,7 @@ _MOST: Final = MOST_AT_ONCE
 class CreditPlaces:
     """The shares of the partitions of an entity in what a receiver wants, and what is known of the partitions.
 
-    The partitions are named by their indexes. Who owns the object notes what happens at them.
+    The partitions are named by their indexes. The owner of the object notes what happens at them.
     """
 
     __slots__ = ("_home", "answering", "asked", "coming", "free", "news", "next_at", "outstanding", "silent", "spent")

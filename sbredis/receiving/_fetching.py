@@ -94,7 +94,7 @@ class Stock:
             return room
         if more:
             return coming + more
-        # What partitions without messages have lost to others may not have been given: fill the stock all the same.
+        # Partitions without messages may have lost credit that no other partition has got: fill the stock all the same.
         fills = self._fills and exactly and not coming and _is_used_up(kept - demand, self.target)
         return room if fills else min(coming, room)
 

@@ -448,7 +448,8 @@ class Inbox(ABC, Generic[Item]):
             if wants and not only_now:
                 driver.listen_if_heard()
             driver.call_if_needed()
-            self._places.next_at[place] = driver.next_at
+            if not driver.touched:  # a grant may wait
+                self._places.next_at[place] = driver.next_at
             if wants and not only_now and driver.is_unheard:
                 driver.listen()
         seats.survey()

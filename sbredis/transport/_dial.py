@@ -6,7 +6,6 @@ import os
 import socket
 import ssl
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["Dialer", "accepted", "dialling_failed", "reply_error"]
 
 
+_NO_CREDENTIALS = (
+    "(none were given: put them into the connection string, as in redis://USER:PASSWORD@HOST; those of Sentinels are "
+    "its options sentinel_username and sentinel_password)"
+)
+_NO_DATABASE = (
+    "does not have the database of the connection string: its number must be smaller than the server's setting "
+    "'databases', which is 16 unless it was changed. Give such a number, or none for database 0."
+)
+_UNKNOWN_AUTHORITY, _WRONG_NAME = (18, 19, 20, 21), (62, 64)
+"""Numbers by which OpenSSL says why it does not accept a certificate."""
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
 """The reasons that the TLS library gives for an answer that is not TLS."""
 
@@ -40,8 +49,7 @@ class Dialer:
         self._provider = credential_provider
         self._connect_timeout = connect_timeout
         self._memory = memory_server(target.path) if target.kind == "memory" else None
-        if target.tls is not None:
-            _require_files(target.tls)
+        self._tls = None if target.tls is None else _context_of(target.tls)
 
     @property
     def secure(self) -> bool:
@@ -88,20 +96,6 @@ class Dialer:
     def _context(self) -> ssl.SSLContext | None:
         return self._tls
 
-    @cached_property
-    def _tls(self) -> ssl.SSLContext | None:
-        options = self._target.tls
-        if options is None:
-            return None
-        context = ssl.create_default_context()
-        context.check_hostname = options.verify == "full"
-        context.verify_mode = ssl.CERT_NONE if options.verify == "none" else ssl.CERT_REQUIRED
-        if options.certificate_file or options.key_file:
-            context.load_cert_chain(options.certificate_file or "", options.key_file)
-        if options.ca_file:
-            context.load_verify_locations(options.ca_file)
-        return context
-
 
 def _given(username: str | None, password: str | None) -> Sequence[str]:
     if username:
@@ -114,18 +108,19 @@ def dialling_failed(error: BaseException, endpoint: Endpoint) -> Failure:
     reply = reply_error(error)
     if reply is not None:
         failure = failure_of_reply(reply.code, reply.detail, endpoint)
-        if failure.kind is FailureKind.REFUSED:
-            return Failure(
-                FailureKind.UNSUITABLE,
-                f"{endpoint} refused the handshake: {reply.code} {reply.detail}",
-                endpoint=endpoint,
-            )
-        return failure
+        if failure.code == "NOAUTH":
+            failure = failure._replace(detail=_NO_CREDENTIALS)
+        if failure.kind is not FailureKind.REFUSED:
+            return failure
+        said = f"refused the handshake: {reply.code} {reply.detail}"
+        why = _NO_DATABASE if "DB index is out of range" in reply.detail else said
+        return Failure(FailureKind.UNSUITABLE, f"{endpoint} {why}", endpoint=endpoint)
     reason = str(error)
     for cause in _chain(error):
         if isinstance(cause, ssl.SSLError):
-            hint = " (does the server use TLS? redis:// connects without TLS)" if cause.reason in _NOT_TLS else ""
-            return Failure(FailureKind.UNSUITABLE, f"TLS with {endpoint} failed: {cause}{hint}", endpoint=endpoint)
+            return Failure(
+                FailureKind.UNSUITABLE, f"TLS with {endpoint} failed: {cause}{_hint(cause)}", endpoint=endpoint
+            )
         if isinstance(cause, socket.gaierror):
             reason = f"its name cannot be resolved ({cause.strerror})"
         elif isinstance(cause, OSError) and cause.errno:
@@ -148,11 +143,36 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _require_files(options: TlsOptions) -> None:
-    files = {"tls_ca": options.ca_file, "tls_cert": options.certificate_file, "tls_key": options.key_file}
-    for name, path in files.items():
+def _hint(error: ssl.SSLError) -> str:
+    """Return what to do about an error of TLS, in brackets, or nothing if its own text says it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        if error.verify_code in _UNKNOWN_AUTHORITY:
+            return " (to trust the authority that has signed the certificate, give tls_ca=FILE)"
+        return " (connect by a name that is in the certificate)" if error.verify_code in _WRONG_NAME else ""
+    return " (does the server use TLS? redis:// connects without TLS)" if error.reason in _NOT_TLS else ""
+
+
+def _context_of(options: TlsOptions) -> ssl.SSLContext:
+    """Return how to connect with TLS, or raise an error that names the option whose file cannot be used."""
+    ca, certificate, key = options.ca_file, options.certificate_file, options.key_file
+    for name, path in {"tls_ca": ca, "tls_cert": certificate, "tls_key": key}.items():
         if path is not None:
             try:
                 Path(path).open("rb").close()
             except OSError as error:
                 raise ServerUnsuitableError(f"{name}: the file {path} cannot be read: {error.strerror}.") from None
+    context = ssl.create_default_context()
+    context.check_hostname = options.verify == "full"
+    context.verify_mode = ssl.CERT_NONE if options.verify == "none" else ssl.CERT_REQUIRED
+    if certificate is not None:
+        try:
+            context.load_cert_chain(certificate, key)
+        except ssl.SSLError as error:
+            pair = f"{certificate} and the private key {key}" if key else f"{certificate}, without tls_key,"
+            raise ServerUnsuitableError(f"tls_cert: {pair} cannot be used: {error}") from None
+    if ca is not None:
+        try:
+            context.load_verify_locations(ca)
+        except ssl.SSLError as error:
+            raise ServerUnsuitableError(f"tls_ca: no certificates can be read from {ca}: {error}") from None
+    return context

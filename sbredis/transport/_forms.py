@@ -18,6 +18,7 @@ and ``scripts=all`` there is no library.
 from __future__ import annotations
 
 import enum
+import math
 
 from sbredis.transport._replies import Failure, FailureKind, is_inside
 from sbredis.transport._script import Library
@@ -40,23 +41,25 @@ class FormState(enum.Enum):
 class CallForm:
     """The choice of the form for one node. The connections of the node share it."""
 
-    __slots__ = ("_library", "_not_before", "_pause", "_strict", "refusal", "state")
+    __slots__ = ("_library", "_pause", "_strict", "current", "lasts_until", "refusal", "state")
 
     def __init__(self, library: Library | None = None, *, strict: bool = False, pause: float = 60.0) -> None:
         """``pause`` is the number of seconds after which the library is tried again."""
         self._library = library
         self._strict = strict
         self._pause = pause
-        self._not_before = 0.0
+        self.current = library
+        """The library for a call that is written before ``lasts_until``; ``None`` for single scripts."""
+        self.lasts_until = math.inf
         self.state = FormState.SCRIPTS if library is None else FormState.LIBRARY
         self.refusal: Failure | None = None
         """Why the node does not get the library, if it has refused the library."""
 
     def library(self, now: float) -> Library | None:
         """Return the library for a call that is written now; ``None`` for single scripts."""
-        if self.state is FormState.SCRIPTS and self._library is not None and now >= self._not_before:
-            self.state = FormState.LIBRARY
-        return self._library if self.state is FormState.LIBRARY else None
+        if now >= self.lasts_until:
+            self.state, self.current, self.lasts_until = FormState.LIBRARY, self._library, math.inf
+        return self.current
 
     @property
     def has_library(self) -> bool:
@@ -67,8 +70,8 @@ class CallForm:
         """Note that the node has refused the library. Return whether this has changed the form of its calls."""
         if self._library is None or self._strict or self.state is FormState.SCRIPTS:
             return False
-        self.state = FormState.SCRIPTS
-        self._not_before = now + self._pause * (_LONGER if failure.kind is FailureKind.DENIED else 1)
+        self.state, self.current = FormState.SCRIPTS, None
+        self.lasts_until = now + self._pause * (_LONGER if failure.kind is FailureKind.DENIED else 1)
         self.refusal = failure
         return True
 

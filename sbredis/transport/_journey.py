@@ -42,15 +42,15 @@ class Journey:
         self._failures = 0
         self._maybe_ran = False
         self._told: Failure | None = None
-        """The last failure that was an answer of a server."""
+        """The last failure that says why: an answer of a server, or what the client knows of the servers."""
         self._next: Node | None = None
         self._asking = False
 
     async def finish(self, first: Failure | None) -> Any:
         """Return the reply, or raise the error of the last failure.
 
-        If the deadline ended the last attempt before the call was sent, the error is that of the last error reply, if
-        any: it says more than a time-out.
+        If the deadline ended the last attempt before the call was sent, the error is that of the last failure that says
+        why, if any: it says more than a time-out.
 
         ``first`` is the failure of an earlier attempt, or ``None`` if there was no attempt.
         """
@@ -77,7 +77,7 @@ class Journey:
 
     def _learn(self, failure: Failure) -> None:
         self._attempts += 1
-        if failure.code:
+        if failure.code or failure.kind is FailureKind.UNSERVED:
             self._told = failure
         if failure.outcome is Outcome.UNKNOWN:
             self._maybe_ran = True
@@ -104,7 +104,7 @@ class Journey:
 
     def _error(self, failure: Failure) -> ServiceBusError:
         if self._told is not None and failure.kind is FailureKind.TIMED_OUT and failure.outcome is Outcome.NEVER_SENT:
-            failure = self._told  # the deadline cut the last attempt short, so the answer before it says more
+            failure = self._told  # the deadline cut the last attempt short, so what was known before it says more
         error = failure.error(
             self._call,
             maybe_ran=self._maybe_ran,

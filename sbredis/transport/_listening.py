@@ -32,7 +32,6 @@ _log = logging.getLogger("sbredis.transport")
 _PING = pack((b"PING",))
 _QUIET = 15.0
 _SILENT = 25.0
-_RESEND_AFTER = 0.1
 
 
 class ChannelListener(Protocol):
@@ -99,11 +98,14 @@ class Listening:
         tasks: TaskScope,
         owner: Callable[[int], Endpoint | None],
         trouble: Callable[[Endpoint], None],
+        *,
         before_dial: Callable[[], Awaitable[None]] | None,
+        subscribe_again: float,
     ) -> None:
         self.dialer = dialer
         self.trouble = trouble
         self.before_dial = before_dial
+        self.subscribe_again = subscribe_again
         self._tasks = tasks
         self._owner = owner
         self._channels: dict[bytes, _HeardChannel] = {}
@@ -338,7 +340,7 @@ class _Ear:
         elif kind == b"sunsubscribe" and not self._answered(b"SUNSUBSCRIBE", name) and channel is not None:
             # We have sent no SUNSUBSCRIBE, so the server has ended the subscription because the slot has moved.
             self._listening.trouble(self.endpoint)
-            self._loop.call_later(_RESEND_AFTER, self._ask_again, name)
+            self._loop.call_later(self._listening.subscribe_again, self._ask_again, name)
 
     def _failed(self, failure: Failure) -> None:
         """Handle an error reply to SSUBSCRIBE: the slot map is old (MOVED), or a right is missing."""
@@ -362,7 +364,7 @@ class _Ear:
                 _log.warning("%s no longer lets this user listen to %r: %s", self.endpoint, name, failure.detail)
             return
         self._listening.trouble(self.endpoint)
-        self._loop.call_later(_RESEND_AFTER, self._ask_again, name)
+        self._loop.call_later(self._listening.subscribe_again, self._ask_again, name)
 
     def _refused(self, failure: Failure) -> None:
         if failure.kind in (FailureKind.DENIED, FailureKind.UNAUTHENTICATED, FailureKind.REFUSED):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from sbredis._quoting import quoted
@@ -48,34 +47,6 @@ _CHANGE_THE_CONNECTION = frozenset(
     )
 )
 """Commands that would change the meaning, the order or the user of every other caller's calls."""
-
-
-class _FirstAttempt:
-    """Takes the place of a call's future, and passes the reply on at once, not in the next turn of the event loop."""
-
-    __slots__ = ("_answered", "_failed", "_go_on", "_is_done")
-
-    def __init__(
-        self,
-        answered: Callable[[Any], None],
-        failed: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None],
-        go_on: Callable[[Failure], Coroutine[Any, Any, Any]],
-    ) -> None:
-        self._answered = answered
-        self._failed = failed
-        self._go_on = go_on
-        """Makes the further attempts after a failure of this one."""
-        self._is_done = False
-
-    def done(self) -> bool:
-        return self._is_done
-
-    def set_result(self, reply: Any) -> None:
-        self._is_done = True
-        if type(reply) is Failure:
-            self._failed(partial(self._go_on, reply))
-        else:
-            self._answered(reply)
 
 
 class Transport:
@@ -140,7 +111,8 @@ class Transport:
         ``timeout``. Raises a :class:`ServiceBusError` whose ``outcome`` says whether the script may have run.
         ``written`` is called each time before the call is written to a connection. It must not raise.
         """
-        call = self.make_call(script, keys, arguments, repeatable=repeatable, written=written)
+        script = self._as_sent(script) if self._strips_shebang else script
+        call = Call(script, keys, arguments, repeatable=repeatable, written=written)
         started = self._loop.time()
         if durability is None:
             replicated = self._replicated
@@ -164,6 +136,14 @@ class Transport:
         wire = self._wire_of(keys.slot)
         return wire is not None and wire.quiet
 
+    def soon(self, keys: Keys, work: Callable[[], None]) -> None:
+        """Do some work in the next turn of the event loop, which begins calls with these keys."""
+        wire = self._wire_of(keys.slot)
+        if wire is None:
+            self._loop.call_soon(work)
+        else:
+            wire.soon(work)
+
     def begin(
         self,
         script: Script,
@@ -171,45 +151,35 @@ class Transport:
         arguments: Sequence[Argument],
         *,
         timeout: float,
+        answered: Callable[[Call, Any], None],
+        failed: Callable[[Call, Failure], None],
         repeatable: bool,
-        written: Callable[[], None] | None,
-        answered: Callable[[Any], None],
-        failed: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None],
+        written: Callable[[], None] | None = None,
     ) -> bool:
         """Make the first attempt at a call like that of :meth:`call`, without a task.
 
-        Return ``False`` if there is no open connection with room for the call. Otherwise ``answered`` gets the reply as
-        soon as it is read. If the attempt brings no reply, ``failed`` gets a coroutine function that makes the further
-        attempts, and returns the reply or raises the error. Both functions are called in the event loop, and must not
-        raise.
+        Return ``False`` if there is no open connection with room for the call. Otherwise ``answered`` gets the call and
+        its reply as soon as the reply is read. If the attempt brings no reply, ``failed`` gets the call and the
+        failure, with which :meth:`finish` makes the further attempts. Both functions are called in the event loop, and
+        must not raise.
         """
-        call = self.make_call(script, keys, arguments, repeatable=repeatable, written=written)
+        sent = self._as_sent(script) if self._strips_shebang else script
+        call = Call(sent, keys, arguments, repeatable=repeatable, written=written)
         wire = self._wire_of(call.slot, reads=script.only_reads)
         if wire is None or not wire.has_room:
             return False
-        started = self._loop.time()
-        call.future = _FirstAttempt(answered, failed, partial(self.go_on, call, started, timeout))
-        wire.put(call, started + timeout)
+        call.began = self._loop.time()
+        wire.put(call, call.began + timeout, answered, failed)
         return True
+
+    async def finish(self, call: Call, failure: Failure) -> Any:
+        """Make the further attempts at a call that has begun. Return the reply, or raise the error."""
+        return await self.go_on(call, call.began, call.deadline - call.began, failure)
 
     def _wire_of(self, slot: int | None, *, reads: bool = False) -> Wire | None:
         """Return the open connection for calls without a task, if there is one. A call that ``reads`` needs no WAIT."""
         node = None if (self._replicated and not reads) or slot is None else self._nodes.by_slot[slot]
         return None if node is None else node.calls.wire
-
-    def make_call(
-        self,
-        script: Script,
-        keys: Sequence[bytes],
-        arguments: Sequence[Argument],
-        *,
-        repeatable: bool,
-        written: Callable[[], None] | None,
-    ) -> Call:
-        """Return a call of a script in the form that the servers take."""
-        if self._strips_shebang:
-            script = self._as_sent(script)
-        return Call(script, keys, arguments, repeatable=repeatable, written=written)
 
     async def command(
         self, *arguments: Argument, key: bytes | None = None, slot: int | None = None, timeout: float = 60.0
@@ -234,7 +204,8 @@ class Transport:
         Raises :class:`ServerUnsuitableError` if there is no replica.
         """
         self._check_open()
-        call = self.make_call(script, keys, arguments, repeatable=True, written=None)
+        script = self._as_sent(script) if self._strips_shebang else script
+        call = Call(script, keys, arguments, repeatable=True)
         return await self._replicas.call(call, keys[0], timeout)
 
     async def replicas_of(self, key: bytes, *, timeout: float = 60.0) -> tuple[Endpoint, ...]:
@@ -423,7 +394,12 @@ class Transport:
                 )
                 self._replicas = Replicas(self, self._opener, self._loop.time)
                 self._listening = Listening(
-                    self._dialer, tasks, self._nodes.owner_of, self._trouble_at, self._before_dial
+                    self._dialer,
+                    tasks,
+                    self._nodes.owner_of,
+                    self._trouble_at,
+                    before_dial=self._before_dial,
+                    subscribe_again=self._limits.subscribe_again,
                 )
                 tasks.start(self._keep_layout())
                 if not started.done():

@@ -25,6 +25,7 @@ string.
 _CUT_OFF = re.compile(rb"\r(?:\n[*~%>][0-9]{0,6})?\Z")
 _CUT_OFF_AT_START = re.compile(rb"[*~%>][0-9]{0,6}\Z")
 _LONGEST_CUT_OFF = 9
+_LINE_END = b"\r\n"
 _MOST_PUSHED = 9_999
 """The largest number of items of a push. Pushes have a handful."""
 
@@ -258,10 +259,11 @@ class _FastParser:
         """Take more bytes, and return the replies that are whole now. Raises :class:`ProtocolError`."""
         if self._held:
             data, self._held = self._held + data, b""
-        cut_off = _CUT_OFF.search(data, max(0, len(data) - _LONGEST_CUT_OFF)) or _CUT_OFF_AT_START.match(data)
-        if cut_off is not None:
-            self._held = data[cut_off.start() :]
-            data = data[: cut_off.start()]
+        if data[-2:] != _LINE_END:  # most data end with whole replies
+            cut_off = _CUT_OFF.search(data, max(0, len(data) - _LONGEST_CUT_OFF)) or _CUT_OFF_AT_START.match(data)
+            if cut_off is not None:
+                self._held = data[cut_off.start() :]
+                data = data[: cut_off.start()]
         replies: list[Any] = []
         begin = 0
         found = _MANY_AT_START.match(data) or _MANY.search(data)

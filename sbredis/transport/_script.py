@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha1
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sbredis.transport._slots import key_slot
+
+if TYPE_CHECKING:
+    from sbredis.transport._replies import Failure
 
 __all__ = ["Argument", "Call", "Command", "Keys", "Library", "Script", "pack"]
 
@@ -39,7 +42,12 @@ def _packed(before: bytes, arguments: Sequence[Argument]) -> bytes:
     parts = [before]
     for argument in arguments:
         if type(argument) is not bytes:
-            argument = argument.encode() if type(argument) is str else _encoded(argument)
+            if type(argument) is str:
+                argument = argument.encode()
+            elif type(argument) is int:
+                argument = b"%d" % argument
+            else:
+                argument = _encoded(argument)
         parts.append(_HEADS[len(argument)])
         parts.append(argument)
     return b"".join(parts)
@@ -132,16 +140,17 @@ class Library:
     source: str
     functions: frozenset[str]
     """The names of its functions, without the name of the library."""
-    _heads: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
+    heads: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
+    """How the calls of functions begin, by the name of the function, as far as :meth:`head` has made them."""
 
     def head(self, script: Script) -> bytes | None:
         """Return how a call of a script as a function begins; ``None`` if the library does not have the script."""
-        found = self._heads.get(script.function)
+        found = self.heads.get(script.function)
         if found is None and script.function in self.functions:
             command = script.function_command.encode()
             name = f"{self.name}_{script.function}".encode()
             found = b"*%%d\r\n$%d\r\n%b\r\n$%d\r\n%b" % (len(command), command, len(name), name)
-            self._heads[script.function] = found
+            self.heads[script.function] = found
         return found
 
 
@@ -178,8 +187,11 @@ class Call:
         "_after_run_id",
         "_before_run_id",
         "_count",
+        "answered",
         "asking",
+        "began",
         "deadline",
+        "failed",
         "future",
         "heals",
         "library",
@@ -194,7 +206,14 @@ class Call:
 
     # The state of the call on its wire. A call is on one wire at a time. It goes to another wire only when the first
     # wire has answered the call or was lost.
-    future: Any  # an asyncio.Future, or an object with its methods `done` and `set_result`
+    answered: Callable[[Call, Any], None] | None
+    """The function that gets the reply as soon as it is read, and must not raise; ``None`` if the call has ended."""
+    failed: Callable[[Call, Failure], None]
+    """The function that gets a failure in its place."""
+    future: Any
+    """The future of a caller who may be cancelled, so that the call need not be sent; ``None`` if there is none."""
+    began: float
+    """The time at which the first attempt began, if it was made without a task."""
     deadline: float
     asking: bool
     library: Library | None
@@ -222,6 +241,7 @@ class Call:
         self.repeatable = repeatable
         self.written = written
         self.library = None
+        self.future = None
         if not script.takes_run_id:
             self._count = 3 + len(keys) + len(arguments)
             self._before_run_id = _packed(keys.packed, arguments) + b"\r\n"
@@ -274,6 +294,7 @@ class Command(Call):
         self.repeatable = repeatable
         self.written = None
         self.library = None
+        self.future = None
         self._before_run_id = pack(arguments)
         self.size = len(self._before_run_id)
         first = arguments[0]

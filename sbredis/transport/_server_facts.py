@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from sbredis._counting import counted
 from sbredis.transport._address import Durability, Endpoint, Kind
 
 __all__ = [
@@ -179,9 +180,9 @@ def unconfirmable(facts: ServerFacts, copies: ReplicaCount, kind: Kind) -> tuple
     # in a cluster or with Sentinels, a failover may be under way
     if copies.connected == 0 and kind in ("standalone", "unix"):
         return (
-            f"{facts} has no replica connected, so nothing can confirm calls with durability=replicated; replicas="
-            f"{copies.known} says that there is one. Connect the replica to the server, or use durability=master or "
-            "fsync."
+            f"{facts} has no replica connected, so nothing can confirm calls with durability=replicated. The "
+            f"connection string names {counted(copies.known, 'replica')} (replicas={copies.known}): connect "
+            f"{'it' if copies.known == 1 else 'them'} to the server, or use durability=master or fsync."
         ), False
     return None
 

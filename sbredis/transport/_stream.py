@@ -32,12 +32,12 @@ class Stream(ABC):
     """Whether the peer takes no more bytes at the moment. Writing now would fill the memory."""
 
     @abstractmethod
-    def write(self, data: bytes) -> None:
-        """Send bytes without waiting."""
+    def write(self, data: bytes) -> int:
+        """Send bytes without waiting. Return the number of bytes that wait for the network."""
 
     @property
     def unsent(self) -> int:
-        """Return the number of bytes that wait for the network. While it falls, the peer is alive."""
+        """The number of bytes that wait for the network. While it falls, the peer is alive."""
         return 0
 
     @abstractmethod
@@ -67,10 +67,11 @@ class _SocketStream(Stream, asyncio.Protocol):
         self._on_lost: OnLost
         self._on_resumed: Callable[[], None]
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> int:
         # Writes to a closing connection are lost, and asyncio warns of the sixth lost write.
         if not self._transport.is_closing():
             self._transport.write(data)
+        return self._transport.get_write_buffer_size()
 
     @property
     def unsent(self) -> int:
@@ -119,9 +120,10 @@ class _PumpedStream(Stream):
         self._on_replies: OnReplies
         self._on_lost: OnLost
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> int:
         self._outbox.append(data)
         self._wake.set()
+        return 0
 
     def listen(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:  # noqa: ARG002  # this stream never pauses
         self._on_replies, self._on_lost = on_replies, on_lost

@@ -54,6 +54,8 @@ class WireLimits:
     """The seconds between uses of an idle connection. So no device on the way forgets the connection, and a dead
     connection is found before a call needs it.
     """
+    subscribe_again: float = 0.1
+    """The seconds after which the client asks again for a channel that a server has refused or given up."""
 
 
 class _WaitingCaller:
@@ -94,6 +96,10 @@ class Wire:
         self._waiting: list[Call] = []
         self._in_flight: deque[Call | None] = deque()
         self._flush_is_due = False
+        self._announced = 0
+        """The number of pieces of work to be done in the next turn that may put calls on the wire."""
+        self._beginning = 0
+        """The number of them that are left in this turn. After the last one, all calls are written together."""
         # One number limits both calls and bytes: each call takes its own size, plus a fixed share of the limit of
         # bytes.
         self._room = limits.bytes
@@ -128,7 +134,9 @@ class Wire:
         While there are other calls, a call waits for those that come in the same turn of the event loop. Otherwise a
         wait would not gather more calls.
         """
-        if self._in_flight or self._waiting or self.failure is not None or not self.has_room or self._stream.paused:
+        if self._in_flight or self._waiting or self.failure is not None or self._room <= 0 or self._line:
+            return False
+        if self._stream.paused:
             return False
         return self._loop.time() - self._heard_at >= self._limits.quiet_after
 
@@ -139,21 +147,50 @@ class Wire:
             future.set_result(self._lost(self.failure.detail, sent=False))
             return future
         call.future = future
-        self.put(call, deadline, asking=asking)
+        self.put(call, deadline, _resolve, _resolve, asking=asking)
         return future
 
-    def put(self, call: Call, deadline: float, *, asking: bool = False) -> None:
-        """Put a call that has its future on the wire, which :attr:`has_room`.
-
-        An object in the place of the future may pass the reply on at once, and not in the next turn of the event loop.
-        """
+    def put(
+        self,
+        call: Call,
+        deadline: float,
+        answered: Callable[[Call, Any], None],
+        failed: Callable[[Call, Failure], None],
+        *,
+        asking: bool = False,
+    ) -> None:
+        """Put a call on the wire, which :attr:`has_room`. ``answered`` gets its reply, or ``failed`` a failure."""
+        call.answered, call.failed = answered, failed
         call.deadline = deadline
         call.asking = asking
         call.heals = call.missing = 0
         self._room -= call.size + self._share
-        self._enqueue(call)
+        is_due = self._flush_is_due or self._beginning > 0
+        at_once = not is_due and self.quiet
+        self._waiting.append(call)
+        if at_once:
+            self._flush()
+        elif not is_due:
+            self._flush_soon()
         if self._timer is None or deadline < self._timer_at:
             self._set_timer(min(deadline, self._loop.time() + _CHECK_EVERY))
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Do some work in the next turn of the event loop, which puts calls on the wire. They are written in that turn,
+        together with those of other such work.
+        """
+        self._announced += 1
+        self._loop.call_soon(self._begin, work)
+
+    def _begin(self, work: Callable[[], None]) -> None:
+        if not self._beginning:
+            self._beginning, self._announced = self._announced, 0
+        try:
+            work()
+        finally:
+            self._beginning -= 1
+            if not self._beginning and not self._flush_is_due:
+                self._flush()
 
     async def room(self, deadline: float) -> bool:
         """Wait in line until one more call may be submitted; ``False`` if the deadline or the end of the wire comes
@@ -215,8 +252,8 @@ class Wire:
             self._timer.cancel()
         for queue, sent in ((self._in_flight, True), (self._waiting, False)):
             for call in queue:
-                if call is not None and not call.future.done():
-                    call.future.set_result(self._lost(reason, sent=sent))
+                if call is not None:
+                    _end(call, self._lost(reason, sent=sent))
             queue.clear()
         for place in self._line:
             place.wake()
@@ -240,16 +277,11 @@ class Wire:
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    def _enqueue(self, call: Call) -> None:
-        at_once = not self._flush_is_due and self.quiet
-        self._waiting.append(call)
-        if at_once:
-            self._flush()
-        elif not self._flush_is_due:
-            self._flush_is_due = True
-            self._loop.call_soon(self._flush)
+    def _flush_soon(self) -> None:
+        self._flush_is_due = True
+        self._loop.call_soon(self._flush)
 
-    def _flush(self) -> None:
+    def _flush(self) -> None:  # noqa: C901 -- the steps of a call, without further functions
         """Write all waiting calls together."""
         self._flush_is_due = False
         if self._stream.paused or self.failure is not None or not self._waiting:
@@ -258,20 +290,22 @@ class Wire:
         now = self._loop.time()
         if not in_flight:
             self._owing_since = now
-        run_id = self.facts.run_id
-        library = self._form.library(now)
+        run_id, form = self.facts.run_id, self._form
+        library = form.current if now < form.lasts_until else form.library(now)
         pieces: list[bytes] = []
         waiting, self._waiting = self._waiting, []
         for call in waiting:
-            if call.future.done():
-                self._release(call)  # the caller was cancelled, so the call is never sent
+            if call.answered is None or (call.future is not None and call.future.done()):
+                self._release(call)  # the call has ended, or its caller was cancelled, so it is never sent
                 continue
             if call.deadline <= now:
-                call.future.set_result(self._too_late(sent=False))
+                _end(call, self._too_late(sent=False))
                 self._release(call)
                 continue
-            head = library.head(call.script) if library is not None and call.script is not None else None
-            through = None if head is None else library
+            script, head, through = call.script, None, None
+            if library is not None and script is not None:
+                head = library.heads.get(script.function) or library.head(script)
+                through = None if head is None else library
             if call.library is not through:
                 call.library = through
                 call.missing = 0
@@ -280,11 +314,8 @@ class Wire:
                 loading = b"" if load is None else load.payload(run_id)
                 payload = call.payload(run_id, head)
             except Exception as error:  # noqa: BLE001  # the text of a script cannot be read; the other calls go on
-                call.future.set_result(
-                    Failure(
-                        FailureKind.UNWRITABLE, str(error), outcome=Outcome.NEVER_SENT, endpoint=self.facts.endpoint
-                    )
-                )
+                unwritable = FailureKind.UNWRITABLE
+                _end(call, Failure(unwritable, str(error), outcome=Outcome.NEVER_SENT, endpoint=self.facts.endpoint))
                 self._release(call)
                 continue
             if load is not None:
@@ -301,8 +332,7 @@ class Wire:
             call.loads_before = self._loads
             in_flight.append(call)
         if pieces:
-            self._stream.write(b"".join(pieces))
-            self._unsent = self._stream.unsent
+            self._unsent = self._stream.write(b"".join(pieces))
 
     def _needs_load(self, call: Call) -> bool:
         """Whether the script or library must be loaded: no load followed the attempt that found it missing."""
@@ -332,6 +362,7 @@ class Wire:
         load = call.loading()
         load.future = self._loop.create_future()
         load.future.add_done_callback(loaded)
+        load.answered = load.failed = _resolve
         load.deadline = call.deadline
         load.asking = False
         load.heals = load.missing = 0
@@ -358,10 +389,14 @@ class Wire:
                 missing = failure.kind in (FailureKind.NO_SCRIPT, FailureKind.NO_FUNCTION)
                 if (missing or call.library is not None) and self._heal(call, failure, missing=missing):
                     continue
-                reply = (self._load_errors.get(call.needs) if missing else None) or failure
+                self._room += call.size + self._share
+                _end(call, (self._load_errors.get(call.needs) if missing else None) or failure)
+                continue
             self._room += call.size + self._share
-            if not call.future.done():
-                call.future.set_result(reply)
+            answered = call.answered
+            if answered is not None:
+                call.answered = None
+                answered(call, reply)
         if self._line:
             self._admit()
 
@@ -379,7 +414,9 @@ class Wire:
             if not unfit or not self._refuse_library(failure):
                 return False
         call.heals += 1
-        self._enqueue(call)
+        self._waiting.append(call)
+        if not self._flush_is_due:
+            self._flush_soon()
         return True
 
     def _refuse_library(self, failure: Failure) -> bool:
@@ -426,10 +463,10 @@ class Wire:
         earliest = now + _CHECK_EVERY
         for queue, sent in ((self._in_flight, True), (self._waiting, False)):
             for call in queue:
-                if call is None or call.future.done():
+                if call is None or call.answered is None:
                     continue
                 if call.deadline <= now:
-                    call.future.set_result(self._too_late(sent=sent))
+                    _end(call, self._too_late(sent=sent))
                 elif call.deadline < earliest:
                     earliest = call.deadline
         if self._in_flight:
@@ -449,3 +486,17 @@ class Wire:
                 self._on_suspect()
         if self.owes:
             self._set_timer(earliest)
+
+
+def _end(call: Call, failure: Failure) -> None:
+    """End a call with a failure, unless it has ended."""
+    if call.answered is not None:
+        call.answered = None
+        call.failed(call, failure)
+
+
+def _resolve(call: Call, reply: Any) -> None:
+    """Give the reply to the caller who waits for the call's future."""
+    future = call.future
+    if future is not None and not future.done():
+        future.set_result(reply)

@@ -36,8 +36,9 @@ class HandStream(Stream):
         self._ready = asyncio.Event()
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> int:
         self.writes.append(data)
+        return self.unsent
 
     def listen(self, on_replies: OnReplies, on_lost: OnLost, on_resumed: Callable[[], None]) -> None:
         self._on_replies, self.lost, self._on_resumed = on_replies, on_lost, on_resumed

@@ -34,7 +34,6 @@ ABOUT_ITSELF = function("about_itself", "return {ARGV[1], redis.call('INFO', 'se
 MEGABYTE = bytes(range(256)) * 4096
 
 on_real_servers = pytest.mark.parametrize("target", ["server", "cluster"], indirect=True)
-on_a_server = pytest.mark.parametrize("target", ["server"], indirect=True)
 
 
 @pytest.mark.parametrize(

@@ -38,11 +38,12 @@ def own_server(binary: str | None) -> Iterator[LocalServer]:
 
 async def results_of(calls: list[asyncio.Task[Any]]) -> list[Any]:
     """Return the results of calls, which must end soon."""
-    with anyio.fail_after(40):
+    with anyio.fail_after(200):
         return await asyncio.gather(*calls, return_exceptions=True)
 
 
 def under_way(transport: Transport, count: int = 5, **options: Any) -> list[asyncio.Task[Any]]:
+    options.setdefault("timeout", 3600)
     return [asyncio.create_task(transport.call(COUNT, [b"k"], [1], **options)) for _ in range(count)]
 
 
@@ -52,7 +53,7 @@ async def test_calls_that_were_sent_end_with_an_unknown_outcome(own_server: Loca
     own_server.pause()
     calls = under_way(transport, repeatable=repeatable)
     await turns(10)
-    with anyio.fail_after(40):
+    with anyio.fail_after(200):
         await transport.aclose()
     own_server.resume()
     for end in await results_of(calls):
@@ -67,7 +68,7 @@ async def test_calls_that_wait_for_a_server_to_return_end_as_never_sent(own_serv
     await asyncio.gather(*under_way(transport, timeout=0.2), return_exceptions=True)
     calls = under_way(transport)
     await turns(10)
-    with anyio.fail_after(40):
+    with anyio.fail_after(200):
         await transport.aclose()
     for end in await results_of(calls):
         assert isinstance(end, ServiceBusConnectionError)
@@ -83,7 +84,7 @@ async def test_calls_that_wait_to_be_repeated_end_with_the_outcome_of_the_first_
     await turns(10)
     own_server.kill()  # the calls were sent and got no answer; now they wait for a server
     await turns(50)
-    with anyio.fail_after(40):
+    with anyio.fail_after(200):
         await transport.aclose()
     for end in await results_of(calls):
         assert isinstance(end, ServiceBusError)
@@ -103,7 +104,7 @@ async def test_calls_that_wait_for_confirmation_end_with_an_unknown_outcome(bina
         await turns(50)
         queued = under_way(transport)
         await turns(10)
-        with anyio.fail_after(40):
+        with anyio.fail_after(200):
             await transport.aclose()
         replica.resume()
         assert {end.outcome for end in await results_of(first)} == {Outcome.UNKNOWN}
@@ -117,7 +118,7 @@ async def test_a_subscription_that_waits_for_its_confirmation_ends_when_the_tran
     own_server.pause()
     waiting = asyncio.create_task(transport.subscribe(b"c", Ear()))
     await turns(10)
-    with anyio.fail_after(40):
+    with anyio.fail_after(200):
         await transport.aclose()
     own_server.resume()
     (end,) = await results_of([waiting])
@@ -203,7 +204,7 @@ async def test_an_opening_that_is_cancelled_drops_what_the_server_has_not_read()
     async with await asyncio.start_server(serve, sock=listener):
         url = f"redis://127.0.0.1:{listener.getsockname()[1]}"
         opening = asyncio.create_task(opened(url, scripts=[huge], limits=PATIENT))
-        with anyio.fail_after(40):
+        with anyio.fail_after(200):
             await stalled.wait()
             await turns(10)
             opening.cancel()

@@ -20,7 +20,7 @@ from sbredis.exceptions import (
 )
 from sbredis.servers import LocalCluster, LocalServer, free_port
 from sbredis.transport import Transport, open_transport
-from tests.transport.impostors import answering, never_answering, node_of_cluster, old_server
+from tests.transport.impostors import answering, never_answering, node_of_cluster
 from tests.transport.opening import function, opened
 from tests.waiting import eventually, given_time
 
@@ -93,12 +93,6 @@ async def test_a_server_that_speaks_another_protocol_is_refused() -> None:
 # -- unsuitable servers ------------------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_evicts_keys_is_refused(own_server: LocalServer) -> None:
-    with pytest.raises(ServerUnsuitableError, match="Set maxmemory-policy noeviction") as caught:
-        await open_transport(own_server.url)
-    assert not caught.value.is_transient
-
-
 async def test_the_client_waits_for_a_replica_and_then_names_its_master(
     binary: str | None, server: LocalServer
 ) -> None:
@@ -127,12 +121,6 @@ def _connections(server: LocalServer) -> int:
     return int(next(line for line in info.splitlines() if "total_connections_received" in line).split(":")[1]) - 1
 
 
-async def test_a_server_that_is_too_old_is_refused() -> None:
-    async with answering(old_server) as address:
-        with pytest.raises(ServerUnsuitableError, match=r"Redis 6\.2\.14 .* is too old: sbredis needs Redis 7\.0"):
-            await open_transport(f"redis://{address}")
-
-
 async def test_all_problems_are_reported_together(own_server: LocalServer) -> None:
     with pytest.raises(ServerUnsuitableError, match=r"maxmemory-policy.*appendfsync always"):
         await open_transport(own_server.url + "?durability=fsync")
@@ -144,28 +132,8 @@ async def test_replicated_durability_without_replicas_is_refused_at_once(server:
 
 
 async def test_a_missing_replica_that_the_url_promises_is_reported_immediately(server: LocalServer) -> None:
-    with pytest.raises(ServerUnsuitableError, match=r"has no replica connected.*replicas=2"):
+    with pytest.raises(ServerUnsuitableError, match=r"names 2 replicas \(replicas=2\): connect them to the server"):
         await open_transport(server.url + "?durability=replicated&replicas=2")
-
-
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        ({"appendonly": "no"}, "writes no append-only file"),
-        ({"appendonly": "yes", "appendfsync": "everysec"}, "runs appendfsync everysec"),
-        ({"appendonly": "yes", "appendfsync": "always"}, None),
-    ],
-)
-async def test_fsync_durability_without_appendfsync_always_is_refused_at_once(
-    binary: str | None, config: dict[str, str], expected: str | None
-) -> None:
-    with LocalServer(binary=binary, config=config) as server:
-        if expected is None:
-            async with await open_transport(server.url + "?durability=fsync") as transport:
-                assert transport.servers[0].append_fsync == "always"
-        else:
-            with pytest.raises(ServerUnsuitableError, match=expected):
-                await open_transport(server.url + "?durability=fsync")
 
 
 # -- the wrong scheme --------------------------------------------------------------------------------------------------
@@ -283,7 +251,7 @@ async def test_a_database_other_than_the_first_is_used(server: LocalServer) -> N
 
 
 async def test_a_missing_database_is_reported(server: LocalServer) -> None:
-    with pytest.raises(ServerUnsuitableError, match="DB index is out of range"):
+    with pytest.raises(ServerUnsuitableError, match=r"setting 'databases'.*or none for database 0"):
         await open_transport(server.url + "/9999")
 
 
@@ -292,16 +260,6 @@ async def test_a_unix_socket_can_be_used(binary: str | None) -> None:
         async with await opened(server.url, scripts=[COUNT]) as transport:
             assert await transport.call(COUNT, [b"k"], [1]) == 1
             assert str(transport.masters[0]) == f"unix:{server.address}"
-
-
-async def test_the_log_says_what_an_acknowledgement_promises(
-    server: LocalServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.INFO, "sbredis"):
-        async with await open_transport(server.url):
-            pass
-    assert "durability=master on" in caplog.text
-    assert "writes no append-only file" in caplog.text
 
 
 async def test_a_process_logs_once_what_a_server_may_lose(binary: str | None, caplog: pytest.LogCaptureFixture) -> None:

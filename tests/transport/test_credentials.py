@@ -52,6 +52,11 @@ def address(guarded: LocalServer) -> str:
     return f"127.0.0.1:{guarded.port}"
 
 
+async def test_without_credentials_the_error_says_where_to_put_them(address: str) -> None:
+    with pytest.raises(ServiceBusAuthenticationError, match=r"none were given.*redis://USER:PASSWORD@HOST"):
+        await open_transport(f"redis://{address}")
+
+
 @pytest.mark.parametrize("who", [":{}@", "default:{}@", "app:{}@"])
 async def test_a_password_in_the_url_is_used(address: str, who: str) -> None:
     url = "redis://" + who.format(quote(PASSWORD, safe="")) + address

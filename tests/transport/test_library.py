@@ -21,7 +21,7 @@ from sbredis.exceptions import (
     ServiceBusError,
     ServiceBusServerBusyError,
 )
-from sbredis.servers import LocalCluster, LocalSentinel, LocalServer
+from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import Library, Script, Transport, WireLimits, key_slot, open_transport
 from tests.transport.opening import as_library
 from tests.waiting import eventually
@@ -269,15 +269,6 @@ async def test_a_user_who_may_not_load_gets_single_scripts_and_one_line_in_the_l
     assert "function|load" in said.getMessage()
 
 
-async def test_a_user_who_may_call_neither_form_is_refused(fresh: LocalServer) -> None:
-    fresh.ask("ACL", "SETUSER", "few", "reset", "on", ">pw", "~*", "-@all", "+incrby", "+info")
-    try:
-        with pytest.raises(ServerUnsuitableError, match="Permit EVALSHA"):
-            await opened(fresh.url.replace("://", "://few:pw@"))
-    finally:
-        fresh.ask("ACL", "DELUSER", "few")
-
-
 async def test_a_server_without_functions_gets_single_scripts(binary: str | None) -> None:
     config = {"rename-command": ['FCALL ""', 'FCALL_RO ""', 'FUNCTION ""']}
     with LocalServer(binary=binary, config=config) as server:
@@ -389,20 +380,6 @@ async def test_a_promoted_replica_has_the_library(replicated_cluster: LocalClust
         replicated_cluster.failover(replica)
         assert await count(transport) == ("library", 2)
         assert loads(replica) == before
-
-
-@pytest.mark.long("it starts a server with a replica and sentinels")
-async def test_a_replica_that_sentinels_promote_has_the_library(binary: str | None) -> None:
-    with LocalSentinel(1, 3, binary=binary) as watched:
-        first = watched.master
-        (replica,) = (server for server in watched.servers if server is not first)
-        async with await opened(watched.url) as transport:
-            assert await count(transport) == ("library", 1)
-            await eventually(lambda: replica.ask("DBSIZE") == first.ask("DBSIZE"))  # WAIT waits for its own connection
-            before = loads(replica)
-            await asyncio.to_thread(first.kill)
-            assert await count(transport) == ("library", 2)
-            assert loads(replica) == before
 
 
 async def test_a_valkey_without_a_lua_engine_is_reported(binary: str | None) -> None:

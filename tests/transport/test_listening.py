@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
 from benchmarks.faults import in_thread
@@ -11,6 +9,7 @@ from sbredis.exceptions import OperationTimeoutError
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import Subscription, Transport, forget_memory, key_slot, open_transport
 from sbredis.transport._server_facts import UNKNOWN_RUN_ID
+from tests.transport.ears import Ear
 from tests.transport.opening import function, opened
 from tests.waiting import eventually
 
@@ -21,31 +20,14 @@ CHANNEL = b"{wake}:client"
 SLOT = key_slot(CHANNEL)
 
 
-class Heard:
-    """A listener that records messages and gaps."""
-
-    def __init__(self) -> None:
-        self.messages: list[bytes] = []
-        self.gaps = 0
-
-    def message(self, payload: bytes) -> None:
-        self.messages.append(payload)
-
-    def gap(self) -> None:
-        self.gaps += 1
-
-    def has_missed(self, times: int) -> bool:
-        return self.gaps >= times
-
-
-async def is_heard(transport: Transport, heard: Heard, text: bytes) -> None:
+async def is_heard(transport: Transport, heard: Ear, text: bytes) -> None:
     """Publish repeatedly until a listener is subscribed, and then wait until the message arrives there."""
 
     async def reached() -> bool:
         return bool(await transport.call(PUBLISH, (CHANNEL,), (text,)))
 
     await eventually(reached)
-    await eventually(lambda: text in heard.messages)
+    await eventually(lambda: text in heard.heard)
 
 
 def hears_its_server(transport: Transport, subscription: Subscription) -> bool:
@@ -61,13 +43,13 @@ async def test_a_subscription_follows_a_slot_that_moves(cluster: LocalCluster) -
     """
     home = cluster.master_of(SLOT)
     away = next(master for master in cluster.masters if master is not home)
-    heard = Heard()
+    heard = Ear()
     async with await opened(cluster.url, scripts=[PUBLISH]) as transport:
         subscription = await transport.subscribe(CHANNEL, heard)
         await is_heard(transport, heard, b"at home")
         for number, target in enumerate((away, home), 1):
             await in_thread(cluster.migrate_slot_classic, SLOT, target)
-            await eventually(partial(heard.has_missed, number))
+            await eventually(lambda number=number: heard.gaps >= number)
             await is_heard(transport, heard, b"at %d" % number)
             assert hears_its_server(transport, subscription)
         subscription.close()
@@ -76,7 +58,7 @@ async def test_a_subscription_follows_a_slot_that_moves(cluster: LocalCluster) -
 
 async def test_a_subscription_follows_a_failover(replicated_cluster: LocalCluster) -> None:
     """The master is killed. The client subscribes at its replica as soon as the replica has taken over."""
-    heard = Heard()
+    heard = Ear()
     async with await opened(replicated_cluster.url, scripts=[PUBLISH]) as transport:
         subscription = await transport.subscribe(CHANNEL, heard)
         await is_heard(transport, heard, b"before")
@@ -95,7 +77,7 @@ async def test_a_subscription_knows_its_server_if_the_user_may_ask(server: Local
     if rights != "all":
         server.ask("ACL", "SETUSER", "deaf", "on", ">secret", "~*", "&*", "+@all", "-info")
         url = url.replace("redis://", "redis://deaf:secret@")
-    heard = Heard()
+    heard = Ear()
     async with await opened(url, scripts=[PUBLISH]) as transport:
         subscription = await transport.subscribe(CHANNEL, heard)
         await is_heard(transport, heard, b"here")
@@ -105,7 +87,7 @@ async def test_a_subscription_knows_its_server_if_the_user_may_ask(server: Local
 
 async def test_a_server_in_memory_has_a_run_id() -> None:
     async with await open_transport("memory://run-id") as transport:
-        subscription = await transport.subscribe(CHANNEL, Heard())
+        subscription = await transport.subscribe(CHANNEL, Ear())
         assert hears_its_server(transport, subscription)
     forget_memory("run-id")
 
@@ -117,6 +99,6 @@ async def test_an_unconfirmed_subscription_ends_at_its_deadline(cluster: LocalCl
         master.pause()
         try:
             with pytest.raises(OperationTimeoutError, match="not confirmed"):
-                await transport.subscribe(CHANNEL, Heard(), timeout=1)
+                await transport.subscribe(CHANNEL, Ear(), timeout=1)
         finally:
             master.resume()

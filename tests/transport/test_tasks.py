@@ -120,7 +120,7 @@ async def test_a_thread_returns_a_result_and_does_not_delay_a_cancelled_caller()
 
     def work() -> bool:
         begun.set()
-        return goes_on.wait(20)
+        return goes_on.wait(200)
 
     caller = asyncio.create_task(in_thread(work))
     await eventually(begun.is_set)

@@ -140,18 +140,18 @@ async def test_a_connection_that_checks_no_certificate_is_warned_of_once(
 @pytest.mark.parametrize(
     ("host", "options", "expected"),
     [
-        ("127.0.0.1", {}, "IP address mismatch|not valid for '127.0.0.1'"),
+        ("127.0.0.1", {}, "not valid for '127.0.0.1'.*connect by a name that is in the certificate"),
         ("localhost", {"ca": "stranger"}, "CERTIFICATE_VERIFY_FAILED"),
         ("localhost", {"ca": "stranger", "tls_verify": "ca"}, "CERTIFICATE_VERIFY_FAILED"),
-        ("localhost", {"ca": ""}, "CERTIFICATE_VERIFY_FAILED"),
+        ("localhost", {"ca": ""}, "CERTIFICATE_VERIFY_FAILED.*give tls_ca=FILE"),
     ],
 )
 async def test_a_server_with_the_wrong_certificate_is_refused_at_once(
     encrypted: Encrypted, host: str, options: dict[str, str], expected: str
 ) -> None:
     """Waiting would not help, so the client does not try again."""
-    with anyio.fail_after(50), pytest.raises(ServerUnsuitableError, match=f"TLS with {host}:.*({expected})") as caught:
-        await open_transport(encrypted.url(host, **options), connect_timeout=60)
+    with anyio.fail_after(200), pytest.raises(ServerUnsuitableError, match=f"TLS with {host}:.*({expected})") as caught:
+        await open_transport(encrypted.url(host, **options), connect_timeout=600)
     assert "attempts" not in str(caught.value)
 
 
@@ -173,10 +173,27 @@ async def test_the_error_names_a_missing_certificate_file(encrypted: Encrypted, 
         await open_transport(encrypted.url(**options))
 
 
-async def test_a_file_that_is_not_a_certificate_is_reported(encrypted: Encrypted, tmp_path: Path) -> None:
-    (tmp_path / "x.pem").write_text("nonsense")
-    with pytest.raises(ServerUnsuitableError, match="TLS with localhost"):
-        await open_transport(encrypted.url(tls_ca=str(tmp_path / "x.pem")))
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"tls_ca": "{nonsense}"}, "tls_ca: no certificates can be read from {nonsense}"),
+        (
+            {"tls_cert": "{nonsense}", "tls_key": "{key}"},
+            "tls_cert: {nonsense} and the private key {key} cannot be used",
+        ),
+        ({"tls_cert": "{cert}"}, "tls_cert: {cert}, without tls_key, cannot be used"),
+    ],
+)
+async def test_files_that_cannot_be_used_are_named(
+    encrypted: Encrypted, tmp_path: Path, options: dict[str, str], expected: str
+) -> None:
+    nonsense = tmp_path / "x.pem"
+    nonsense.write_text("nonsense")
+    paths = {"nonsense": nonsense, "cert": encrypted.certificate["tls_cert"], "key": encrypted.certificate["tls_key"]}
+    given = {name: path.format(**paths) for name, path in options.items()}
+    with pytest.raises(ServerUnsuitableError) as caught:
+        await open_transport(encrypted.url(**given))
+    assert expected.format(**paths) in str(caught.value)
 
 
 @pytest.mark.parametrize("scheme", ["rediss", "rediss+cluster", "rediss+sentinel"])
@@ -225,7 +242,7 @@ def tls_port(certificates: Path) -> Iterator[int]:
     finally:
         listening.shutdown(socket.SHUT_RDWR)
         listening.close()
-        thread.join(30)
+        thread.join(200)
     assert not thread.is_alive()
 
 

@@ -5,6 +5,7 @@ after a loss.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -12,7 +13,7 @@ from sbredis.exceptions import Outcome
 from sbredis.transport import Script, WireLimits
 from sbredis.transport._replies import Failure, FailureKind
 from sbredis.transport._resp import ReplyError
-from sbredis.transport._script import Command
+from sbredis.transport._script import Call, Command
 from tests.transport.hand import FACTS, NOSCRIPT, SCRIPT, call, in_seconds, running, turns
 from tests.waiting import eventually
 
@@ -61,6 +62,36 @@ async def test_a_call_is_not_written_immediately_right_after_a_reply() -> None:
         assert stream.said == [b"1"]
         await turns()
         assert stream.said == [b"1", b"2"]
+
+
+async def test_work_of_the_next_turn_writes_its_calls_together_in_that_turn() -> None:
+    async with running(WireLimits(quiet_after=0)) as (wire, stream):
+
+        def put(number: int) -> None:
+            _ = wire.submit(call(number), in_seconds(60))
+
+        for number in range(3):
+            wire.soon(partial(put, number))
+        wire.soon(lambda: None)
+        await asyncio.sleep(0)
+        assert (len(stream.writes), stream.said) == (1, [b"0", b"1", b"2"])
+
+
+async def test_work_that_fails_keeps_no_calls_back() -> None:
+    async with running(WireLimits(quiet_after=60)) as (wire, stream):
+        loop, errors = asyncio.get_running_loop(), list[str]()
+        loop.set_exception_handler(lambda _, context: errors.append(str(context["exception"])))
+
+        def put() -> None:
+            _ = wire.submit(call(b"1"), in_seconds(60))
+
+        def fail() -> None:
+            raise ValueError("broken")
+
+        wire.soon(put)
+        wire.soon(fail)
+        await asyncio.sleep(0)
+        assert (stream.said, errors) == ([b"1"], ["broken"])
 
 
 async def test_replies_reach_their_callers_in_the_order_in_which_calls_were_written() -> None:
@@ -200,6 +231,32 @@ async def test_a_deadline_that_passes_without_an_answer_leaves_the_outcome_unkno
         stream.reply(b"late", b"ok")
         assert patient.result() == b"ok"
         assert wire._room == WireLimits().bytes
+
+
+async def test_a_call_without_a_future_ends_once() -> None:
+    """Its reply or its failure is passed on as soon as it is known. What comes later is dropped."""
+    told: list[tuple[object, object]] = []
+
+    def answered(ended: Call, reply: object) -> None:
+        told.append((ended, reply))
+
+    def failed(ended: Call, failure: Failure) -> None:
+        told.append((ended, failure.kind))
+
+    async with running() as (wire, stream):
+        hasty, refused, patient = call(1), call(2), call(3)
+        for each, deadline in ((hasty, 0.01), (refused, 60), (patient, 60)):
+            wire.put(each, in_seconds(deadline), answered, failed)
+        await eventually(lambda: bool(told))
+        assert told == [(hasty, FailureKind.TIMED_OUT)]
+        stream.reply(b"late", ReplyError("ERR no"), b"ok")
+        assert told[1:] == [(refused, FailureKind.REFUSED), (patient, b"ok")]
+        wire.put(hasty, in_seconds(60), answered, failed)  # a repetition is the same object
+        await turns()
+        stream.lost("gone")
+        stream.reply(b"later")
+        assert told[3:] == [(hasty, FailureKind.LOST)]
+        assert wire._room == 0
 
 
 async def test_a_call_that_could_not_be_written_before_its_deadline_was_never_sent() -> None:

@@ -18,6 +18,7 @@ from sbredis.engine._codec import (
     decode_changes,
     encode,
     encode_changes,
+    encode_plain,
     set_system,
 )
 from sbredis.engine._columns import (
@@ -56,7 +57,6 @@ from sbredis.engine._keys import (
     ENTITIES_PATTERN,
     bucket_keys,
     due_channel,
-    entity_of,
     head_keys,
     library_keys,
     namespace_of,
@@ -314,9 +314,9 @@ __all__ = [
     "due_channel",
     "encode",
     "encode_changes",
+    "encode_plain",
     "encoded_value",
     "entity_name",
-    "entity_of",
     "entity_rules",
     "every_script",
     "find_ready",

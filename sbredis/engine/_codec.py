@@ -49,6 +49,7 @@ __all__ = [
     "decode_changes",
     "encode",
     "encode_changes",
+    "encode_plain",
     "read_id",
     "set_system",
 ]
@@ -212,6 +213,12 @@ def encode(content: Content) -> bytes:
         parts += _rare(content)
     parts += (b"\x00", content.body)
     return b"".join(parts)
+
+
+def encode_plain(message_id: str, body: bytes) -> bytes:
+    """Return the payload of a message that has only an id of less than 128 bytes, and a body."""
+    value = message_id.encode()
+    return b"".join((b"\x01\x01", SHORT[len(value)], value, b"\x00", body))
 
 
 def _rare(content: Content) -> list[bytes]:

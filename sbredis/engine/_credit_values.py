@@ -7,15 +7,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum, auto
+from enum import auto
 from typing import Generic, NamedTuple, TypeVar
+
+from sbredis._quick_enum import QuickEnum
 
 __all__ = ["CreditAnswer", "CreditGift", "CreditGrant", "CreditPush", "CreditReply", "GiftPlace", "SessionGift"]
 
 Message = TypeVar("Message")
 
 
-class CreditAnswer(Enum):
+class CreditAnswer(QuickEnum):
     """What a partition did with a grant."""
 
     TAKEN = auto()

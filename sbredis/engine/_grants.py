@@ -10,7 +10,10 @@ bytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import compress, repeat
+from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sbredis._quoting import quoted
@@ -24,7 +27,7 @@ from sbredis.engine._credit_values import (
     GiftPlace,
     SessionGift,
 )
-from sbredis.engine._packing import signed, token_of, within
+from sbredis.engine._packing import each_within, signed, token_of
 from sbredis.engine._request import Request
 from sbredis.engine._results import FACTS, Delivery, deliveries
 from sbredis.transport import Argument
@@ -57,6 +60,9 @@ RELEASED: Final = "LOST released"
 _MOST_RETIRED: Final = 32
 _MOST_FIRST: Final = 1000
 _LARGEST: Final = 999_999_999_999_999
+_WHOLE: Final = {int}
+_WORD: Final = itemgetter(0, 2)
+"""Returns what a partition keeps the word of a grant by: the receiver and the source."""
 
 T = TypeVar("T")
 
@@ -127,67 +133,72 @@ def packed_grants(grants: Sequence[SentGrant]) -> list[Argument]:
     """Check grants and pack them: each is one argument."""
     if len(grants) > MAXIMUM_GRANTS:
         raise ValueError(f"a call takes up to {MAXIMUM_GRANTS} grants, not {len(grants)}")
-    if len({(sent.receiver, sent.source) for sent in grants}) < len(grants):
+    if len(grants) > 1 and len(set(map(_WORD, grants))) < len(grants):
         raise ValueError("a receiver grants credit twice in one call")
-    return [_packed(sent) for sent in grants]
+    return list(map(_packed, grants))
 
 
 def _packed(sent: SentGrant) -> str:
     receiver, channel, source, grant, delete = sent
-    _check(sent)
-    retired = ",".join([f"{prefix}:{seen}:{begun}" for prefix, seen, begun in grant.retired[-_MOST_RETIRED:]])
-    flags = "".join(
-        letter
-        for letter, said in zip(
-            "bainosdly",
-            (
-                *(grant.begins, grant.again, grant.announced, grant.now, grant.once, grant.suspects, delete),
-                *(grant.leaves, grant.yields),
-            ),
-            strict=True,
-        )
-        if said
-    )
+    before, between = _seldom_changing(receiver, channel, source, grant.run, grant.prefix)
+    seen, begun, hands, callers, limit = grant.seen, grant.begun, grant.hands, grant.callers, grant.limit
+    counts = (*seen, begun, hands, callers, limit, grant.size_limit, grant.number, grant.first, grant.first_size)
+    if not (
+        set(map(type, counts)) == _WHOLE
+        and min(counts) >= 0
+        and max(counts) <= _LARGEST
+        and grant.number >= 1
+        and 1 <= hands <= MAXIMUM_CREDIT
+        and seen.messages <= callers <= limit <= seen.messages + MAXIMUM_CREDIT
+        and seen.size <= grant.size_limit <= seen.size + MAXIMUM_ROOM
+        and grant.first <= _MOST_FIRST
+        and grant.first_size <= MAXIMUM_ROOM
+    ):
+        raise ValueError(f"a number of a grant is not whole, or not within its bounds: {grant}")
+    if not (channel or grant.now):
+        raise ValueError("credit of a grant that stays open needs a channel for pushes")
+    if (grant.leaves or grant.yields) and not source.startswith("="):
+        raise ValueError("only a grant at a held session may leave the session, or yield")
+    if (grant.first or grant.first_size) and source != NEXT_SESSION:
+        raise ValueError("first messages come only with a grant of sessions")
+    retired = _retired(grant) if grant.retired else ""
+    said = grant.begins, grant.again, grant.announced, grant.now, grant.once, grant.suspects, delete
+    flags = "".join(compress("bainosdly", (*said, grant.leaves, grant.yields)))
     first = f"{grant.first}:{grant.first_size}" if grant.first else ""
-    seen = grant.seen
     return (
-        f"{receiver} {channel.decode()} {grant.number} {grant.run} {grant.prefix} "
-        f"{seen.serial} {seen.messages} {seen.size} {grant.begun} {grant.hands} "
-        f"{grant.callers} {grant.limit} {grant.size_limit} {flags} {retired} {first} {source}"
+        f"{before} {grant.number} {between} {seen.serial} {seen.messages} {seen.size} {begun} {hands} "
+        f"{callers} {limit} {grant.size_limit} {flags} {retired} {first} {source}"
     )
 
 
-def _check(sent: SentGrant) -> None:
-    receiver, channel, source, grant, _ = sent
+@lru_cache(maxsize=1024)
+def _seldom_changing(receiver: str, channel: bytes, source: str, run: str, prefix: str) -> tuple[str, str]:
+    """Check the words of a grant that are mostly those of the receiver's last one.
+
+    Return what comes before the number of the grant, and what comes after it.
+    """
     for what, text, form in (
         ("receiver", receiver, _RECEIVER),
-        ("run", grant.run, _RUN),
+        ("run", run, _RUN),
         ("source", source, _SOURCE),
-        *(("prefix", prefix, _PREFIX) for prefix in (grant.prefix, *(prefix for prefix, _, _ in grant.retired))),
+        ("prefix", prefix, _PREFIX),
     ):
         if not form.fullmatch(text):
             raise ValueError(f"{quoted(text)} is not the {what} of a grant")
     if not _CHANNEL.fullmatch(channel):
         raise ValueError(f"{quoted(channel)} is not a channel")
-    if not channel and not grant.now:
-        raise ValueError("credit that stays open needs a channel for pushes")
     if source.startswith("="):
         signed(source[1:])
         token_of(receiver)
-    elif grant.leaves or grant.yields:
-        raise ValueError("only a grant at a held session may leave the session, or yield")
-    if source != NEXT_SESSION and (grant.first or grant.first_size):
-        raise ValueError("first messages come only with a grant of sessions")
-    within("first", grant.first, 0, _MOST_FIRST)
-    within("first_size", grant.first_size, 0, MAXIMUM_ROOM)
-    seen = grant.seen
-    within("number", grant.number, 1, _LARGEST)
-    for each in (*seen, grant.begun, *(serial for _, *serials in grant.retired for serial in serials)):
-        within("seen and begun", each, 0, _LARGEST)
-    within("hands", grant.hands, 1, MAXIMUM_CREDIT)
-    within("limit", grant.limit, seen.messages, seen.messages + MAXIMUM_CREDIT)
-    within("callers", grant.callers, seen.messages, grant.limit)
-    within("size_limit", grant.size_limit, seen.size, seen.size + MAXIMUM_ROOM)
+    return f"{receiver} {channel.decode()}", f"{run} {prefix}"
+
+
+def _retired(grant: CreditGrant) -> str:
+    for prefix, *serials in grant.retired:
+        if not _PREFIX.fullmatch(prefix):
+            raise ValueError(f"{quoted(prefix)} is not the prefix of a grant")
+        each_within([("seen and begun", serial, 0, _LARGEST) for serial in serials])
+    return ",".join([f"{prefix}:{seen}:{begun}" for prefix, seen, begun in grant.retired[-_MOST_RETIRED:]])
 
 
 def granted(reply: list[Any]) -> Granted:
@@ -216,11 +227,21 @@ def carrying(request: Request[T], grants: Sequence[SentGrant]) -> Request[Carrie
 def _credits(reply: list[Any]) -> tuple[CreditReply[Delivery], ...]:
     """Read the answers to grants: the server process and its clock, and then a list for each grant."""
     run, clock = _words(_TIME, reply[0])
-    return tuple([_credit(run.decode(), int(clock), answer) for answer in reply[1:]])
+    return tuple(map(_credit, repeat(run.decode()), repeat(int(clock)), reply[1:]))
 
 
 def _credit(run: str, clock: int, reply: list[Any]) -> CreditReply[Delivery]:
-    answer, prefix, serial, messages, size, limit, flags, due, refusal = _words(_ANSWER, reply[0])
+    """Read the answer to a grant: its words, and gifts of messages or of sessions with their first messages."""
+    answer, prefix, serial, messages, size, limit, letters, due, refusal = _words(_ANSWER, reply[0])
+    flags = letters.decode()  # to look for bytes in bytes takes much longer
+    gifts: list[CreditGift[Delivery]] = []
+    for said, name, *rest in reply[1:]:
+        if isinstance(name, list):
+            names: list[Any] = name  # pyright: ignore[reportUnknownVariableType]  # the elements are of any type
+            gifts.append(_gift(clock, said, names, *rest))
+        else:
+            firsts = [_gift(clock, *first) for first in rest]
+            gifts.append(_session(_gift(clock, said, [], [], []), name, firsts))
     return CreditReply(
         run=run,
         clock=clock,
@@ -228,27 +249,19 @@ def _credit(run: str, clock: int, reply: list[Any]) -> CreditReply[Delivery]:
         prefix=prefix.decode(),
         last=GiftPlace(int(serial), int(messages), int(size)),
         limit=int(limit),
-        gifts=[_given(clock, gift) for gift in reply[1:]],
-        there=b"m" in flags,
-        suspects=b"s" in flags,
-        again=b"a" in flags,
+        gifts=gifts,
+        there="m" in flags,
+        suspects="s" in flags,
+        again="a" in flags,
         due=int(due) / 1000 if due else None,
         refusal=refusal.decode(),
-        others_wait=b"w" in flags,
+        others_wait="w" in flags,
     )
 
 
-def _given(clock: int, gift: list[Any]) -> CreditGift[Delivery]:
-    """Read a gift in a reply: of messages, or of a session with the gifts of its first messages."""
-    said, name, *rest = gift
-    if isinstance(name, list):
-        names: list[Any] = name  # pyright: ignore[reportUnknownVariableType]  # the elements are of any type
-        return _gift(clock, said, names, *rest)
-    return _session(_gift(clock, said, [], [], []), name, [_gift(clock, *first) for first in rest])
-
-
 def _session(gift: CreditGift[Delivery], name: bytes, firsts: list[CreditGift[Delivery]]) -> CreditGift[Delivery]:
-    return gift._replace(session=SessionGift(name.decode(), firsts))
+    session = SessionGift(name.decode(), firsts)
+    return CreditGift(gift.prefix, gift.place, gift.until, gift.messages, gift.fence, session)
 
 
 def _gift(clock: int, said: bytes, names: list[bytes], records: list[bytes], extras: list[Any]) -> CreditGift[Delivery]:
@@ -276,7 +289,14 @@ def read_push(text: bytes) -> PushHeard:
     """
     line, _, rest = text.partition(b"\n")
     receiver, run, clock, prefix, lengths = _words(_PUSH, line)
-    parts = list(_cut(rest, [int(length) for length in lengths.split(b",")]))
+    at = 0
+    parts: list[bytes] = []
+    for length in lengths.split(b","):
+        end = at + int(length)
+        parts.append(rest[at:end])
+        at = end
+    if at != len(rest):
+        raise ValueError("the parts have other lengths")
     source, others_wait = parts[0].decode(), parts[1:] == [_OTHERS_WAIT]
     gift = None
     if source == NEXT_SESSION and len(parts) > 1:
@@ -289,15 +309,6 @@ def read_push(text: bytes) -> PushHeard:
     return PushHeard(receiver.decode(), source, push)
 
 
-def _cut(text: bytes, lengths: list[int]) -> Iterator[bytes]:
-    if sum(lengths) != len(text):
-        raise ValueError("the parts have other lengths")
-    at = 0
-    for length in lengths:
-        yield text[at : at + length]
-        at += length
-
-
 def _pushed_session(clock: int, said: bytes, name: bytes, *first: bytes) -> CreditGift[Delivery]:
     gift = _gift(clock, said, [], [], [])
     firsts = [_pushed_gift(clock, [*first])] if first else []
@@ -308,8 +319,10 @@ def _pushed_session(clock: int, said: bytes, name: bytes, *first: bytes) -> Cred
 
 def _pushed_gift(clock: int, parts: list[bytes]) -> CreditGift[Delivery]:
     names = parts[1].split(b" ")
-    records, extras = parts[2 : 2 + len(names)], parts[2 + len(names) :]
-    facts: list[Any] = [int(value) if not at % FACTS else value for at, value in enumerate(extras)]
-    if len(facts) % FACTS:
-        raise ValueError("the facts about the messages are incomplete")
-    return _gift(clock, parts[0], names, records, facts)
+    end = 2 + len(names)
+    facts: list[Any] = parts[end:]
+    if facts:
+        facts[::FACTS] = map(int, facts[::FACTS])
+        if len(facts) % FACTS:
+            raise ValueError("the facts about the messages are incomplete")
+    return _gift(clock, parts[0], names, parts[2:end], facts)

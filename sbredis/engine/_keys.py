@@ -11,6 +11,7 @@ import re
 
 from sbredis._quoting import quoted
 from sbredis.engine._placement import registry_salt
+from sbredis.transport import Keys
 
 __all__ = [
     "BUCKET_KINDS",
@@ -98,10 +99,10 @@ BUCKET_KINDS = (
 """The kinds of keys of a bucket of the registry, in the order of ``begin_bucket.lua``, which explains them."""
 
 
-def bucket_keys(namespace: str, salt: str) -> tuple[bytes, ...]:
+def bucket_keys(namespace: str, salt: str) -> Keys:
     """Return the keys of the bucket in the slot of ``salt``, in the order of :data:`BUCKET_KINDS`."""
     prefix = _prefix(namespace, salt)
-    return tuple(f"{prefix}:{kind}".encode() for kind in BUCKET_KINDS)
+    return Keys(f"{prefix}:{kind}".encode() for kind in BUCKET_KINDS)
 
 
 ENTITIES_PATTERN = "sb:*:entities"

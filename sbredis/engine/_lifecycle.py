@@ -186,13 +186,13 @@ class Condition(Enum):
 
 
 class Reason(Enum):
-    """The reason why a message is on the dead side; the value is the letter in its entry."""
+    """The reason why a message is on the dead side; the value is the letter in its entry, but for LAPSES."""
 
     NONE = "-"
     APPLICATION = "A"
     EXPIRED = "T"  # TTLExpiredException
     DELIVERIES = "M"  # MaxDeliveryCountExceeded
-    LAPSES = "L"  # the same, and its last delivery ended with the end of the lock
+    LAPSES = "1"  # the same, and its last delivery ended with the end of the lock: 1 to >, how many of the last ones
     FILTER = "F"  # a rule of the subscription failed
     NO_SESSION = "S"  # Session ID is null.
     LOST = "R"  # RecordMissing

@@ -877,20 +877,21 @@ class Partition:
         lane, number, now = call_id
         if lane and not _LANE.fullmatch(lane):
             raise ValueError(f"{quoted(lane)} is not a lane: 1 to 64 printable ASCII characters without a space")
-        within("number", number, 0 if not lane else 1, 999_999_999_999_999)
-        if now is not None:
-            within("now", now, 0, NEVER - 1)
+        if now is not None or type(number) is not int or not (1 if lane else 0) <= number <= _LARGEST:
+            within("number", number, 1 if lane else 0, _LARGEST)
+            within("now", now or 0, 0, NEVER - 1)
         if scalars.get("side", "") not in _SIDES or scalars.get("mode", "lock") not in _MODES:
             raise ValueError("side must be '', 'd' or 't', and mode 'lock' or 'delete'")
         common = (self.incarnation, self.version, lane, number, "" if now is None else now)
         facts = facts_of(name)
+        freeing = facts.freeing
         return Request(
             load(name),
             self.keys,
             (*common, *scalars.values(), *rest),
             read,
-            repeatable=bool(lane) or facts.repeatable.holds(scalars),
-            at_limit=not facts.freeing.always and facts.freeing.holds(scalars),
+            repeatable=bool(lane) or facts.repeatable.always or facts.repeatable.holds(scalars),
+            at_limit=freeing.argument is not None and not freeing.always and freeing.holds(scalars),
         )
 
     def check_outgoing(self, messages: Sequence[Outgoing]) -> None:
@@ -898,6 +899,7 @@ class Partition:
         check_outgoing(messages, self.settings.largest_message)
 
 
+_LARGEST = 999_999_999_999_999
 _SIDES, _MODES = ("", "d", "t"), ("lock", "delete", "lock any", "delete any")
 
 

@@ -125,9 +125,9 @@ def _quota(detail: str) -> tuple[type[ServiceBusError], str]:
 
 def _sessions(detail: str) -> tuple[type[ServiceBusError], str]:
     if detail == "none":
-        return (
-            ServiceBusError,
-            "The entity has no sessions: leave out session_id, or create the entity with requires_session=True.",
+        return ServiceBusError, (
+            "The entity has no sessions: get its receiver without session_id, or create the entity with "
+            "requires_session=True."
         )
     if detail == "required":
         return ServiceBusError, (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 from sbredis._unreadable import decodes, unreadable
@@ -48,6 +49,7 @@ LOST_RECORD: Final = b"a0" + b"0" * 13 + b"\x01\x00"
 the beginning of 1970. No other record has this time.
 """
 
+_NEVER: Final = b"%d" % NEVER
 FACTS: Final = 3
 """The number of values about one message in the extras of a reply."""
 
@@ -341,19 +343,20 @@ def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], stat
     require_names(given)
     lost = LOST_RECORD in records
     if not extras and not states and not lost:
-        return tuple([Delivery(name.decode(), record) for name, record in zip(given, records, strict=True)])
+        if len(given) != len(records):
+            raise ValueError("a reply has another number of records than of names")
+        return tuple(map(Delivery, map(bytes.decode, given), records))
     known = {extras[at]: (extras[at + 1], extras[at + 2]) for at in range(0, len(extras), FACTS)}
     result: list[Delivery] = []
     for place, (name, record) in enumerate(zip(given, records, strict=True), 1):
         state = states[place - 1] if states else "l"
         if place in known:
             entry, changes = known[place]
-            home, reason = entry[:2].decode()
-            own = None if name[:1] in b"dt" else int(entry[7:20])  # a dead letter never expires
-            if own == (int(record[15:28]) if record.startswith(b"x") else NEVER):
-                own = None
+            was, reason, interrupted, suspect = _past(entry[:7])
+            expires = record[15:28] if record.startswith(b"x") else _NEVER
+            dead = name[:1] in b"dt"  # a dead letter never expires
+            own = None if dead or entry[7:20] == expires else int(entry[7:20])
             died_as = int(entry[20:36]) if name[:1] == b"d" else None
-            was, interrupted, suspect = int(entry[2:7]), home in "iIgG", home.isupper()
             result.append(
                 Delivery(name.decode(), record, was, reason, changes, state, own, interrupted, died_as, suspect)
             )
@@ -364,9 +367,19 @@ def deliveries(given: list[bytes], records: list[bytes], extras: list[Any], stat
     return tuple(result)
 
 
+@lru_cache(maxsize=64)  # many messages have the same past
+def _past(entry: bytes) -> tuple[int, str, bool, bool]:
+    """Return what the beginning of an entry says: the failures, the reason, and whether the message was interrupted or
+    is a suspect.
+    """
+    home, reason = entry[:1].decode(), entry[1:2].decode()
+    return int(entry[2:7]), reason, home in "iIgG", home.isupper()
+
+
 def settled(reply: list[Any]) -> Settled:
     """Read the result of a settlement."""
-    return Settled(bool(reply[0]), names(reply[1]), names(reply[2]) if len(reply) > 2 else ())
+    lost, unfit = reply[1], reply[2] if len(reply) > 2 else None
+    return Settled(bool(reply[0]), names(lost) if lost else (), names(unfit) if unfit else ())
 
 
 def renewed(reply: list[Any]) -> Renewed:

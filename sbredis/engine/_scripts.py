@@ -45,6 +45,7 @@ def _source(name: str) -> str:
     return script_source(name)
 
 
+@cache
 def facts_of(name: str) -> ScriptFacts:
     """Return the facts of an operation that its requests need, as its header states them."""
     return assembled().scripts[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from sbredis._quoting import quoted
@@ -21,7 +22,7 @@ from sbredis.engine._request import Request
 from sbredis.engine._results import Delivery, names, spelled_out
 from sbredis.engine._scripts import facts_of, facts_of_step
 from sbredis.exceptions import ScriptRefusedError, ServiceBusError
-from sbredis.transport import Argument
+from sbredis.transport import Argument, Keys
 
 __all__ = [
     "MAXIMUM_OPERATIONS",
@@ -164,10 +165,15 @@ class Recipient(NamedTuple):
         return encode_changes(replace(before or Changes(), destination=" ".join(map(str, self))))
 
 
-@decodes("The destination of a transfer")
 def recipient_of(message: Delivery) -> Recipient | None:
     """Return the destination of a transfer, also if it is a dead letter now; ``None`` if it names none."""
-    text = decode_changes(message.changes).destination
+    return _recipient_in(message.changes)
+
+
+@lru_cache(maxsize=16)  # messages that follow each other mostly have the same destination
+@decodes("The destination of a transfer")
+def _recipient_in(changes: bytes) -> Recipient | None:
+    text = decode_changes(changes).destination
     if text is None:
         return None
     entity, incarnation, number, path = text.split(" ", 3)
@@ -206,13 +212,13 @@ def frees(operations: Sequence[Operation]) -> bool:
     )
 
 
-def transact(call_id: CallId, operations: Sequence[Operation]) -> Request[Transacted]:
-    """Run operations on partitions of one slot, all of them or none.
+def transact(call_id: CallId, operations: Sequence[Operation], *, in_one_slot: bool = True) -> Request[Transacted]:
+    """Run operations on partitions, all of them or none. They must be ``in_one_slot`` of a cluster.
 
     The call id belongs to the partition of the first operation. The operations are applied in their order, but all of
     them are checked before the first is applied.
     """
-    return _call(call_id, [operations])._replace(read=_transacted)
+    return _call(call_id, [operations], in_one_slot=in_one_slot)._replace(read=_transacted)
 
 
 def transact_together(call_id: CallId, transactions: Sequence[Sequence[Operation]]) -> Request[TransactedTogether]:
@@ -224,7 +230,7 @@ def transact_together(call_id: CallId, transactions: Sequence[Sequence[Operation
     return _call(call_id, transactions)
 
 
-def _call(call_id: CallId, transactions: Sequence[Sequence[Operation]]) -> Request[Any]:
+def _call(call_id: CallId, transactions: Sequence[Sequence[Operation]], *, in_one_slot: bool = True) -> Request[Any]:
     if not 1 <= len(transactions) <= MAXIMUM_TRANSACTIONS:
         raise ValueError(f"a call has 1 to {MAXIMUM_TRANSACTIONS} transactions, not {len(transactions)}")
     places: dict[bytes, int] = {}
@@ -251,7 +257,7 @@ def _call(call_id: CallId, transactions: Sequence[Sequence[Operation]]) -> Reque
                 place = places[keys[0]] = len(participants)
             rest += (place, name, len(arguments), *arguments)
         rest[head + 1] = len(targets) - before
-    if len({key.partition(b"}")[0] for key in places}) > 1:
+    if in_one_slot and len({key.partition(b"}")[0] for key in places}) > 1:
         raise ValueError("the partitions of a transaction must be in one slot")
     if len(participants) > MAXIMUM_PARTICIPANTS:
         raise ValueError(
@@ -259,8 +265,10 @@ def _call(call_id: CallId, transactions: Sequence[Sequence[Operation]]) -> Reque
         )
     others = " ".join(f"{each.incarnation} {each.version}" for each in participants[1:])
     request = participants[0].request("transact", call_id, _transacted_together, {"others": others}, rest)
-    every_key = (*(key for each in participants for key in each.keys), *targets)
-    return request._replace(keys=every_key, at_limit=all(map(frees, transactions)))
+    keys = participants[0].keys  # like those of each participant, they are packed once
+    if len(participants) > 1 or targets:
+        keys = Keys.joined([*(each.keys for each in participants), tuple(targets)])
+    return request._replace(keys=keys, at_limit=all(map(frees, transactions)))
 
 
 def _transacted(reply: list[Any]) -> Transacted:

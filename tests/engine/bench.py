@@ -31,18 +31,16 @@ from sbredis.engine import (
     Sent,
     Settled,
     SidePrefix,
-    entity_of,
     new_token,
     perform,
     read_record,
 )
-from sbredis.engine._bands import BAND_WIDTH, BANDS
-from sbredis.engine._keys import partition_keys
-from sbredis.engine._lifecycle import Side as LifeSide
-from sbredis.engine._lifecycle import State
+from sbredis.engine._keys import entity_of, partition_keys
 from sbredis.engine._scripts import load
 from sbredis.transport import Argument, Script, Transport
 from tests.engine.taking import ROOM, accepting, first_token, receiving, run_of
+from tests.engine.terms import BAND_WIDTH, BANDS, State
+from tests.engine.terms import Side as LifeSide
 
 __all__ = [
     "ENTITY",

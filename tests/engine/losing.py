@@ -14,8 +14,9 @@ __all__ = ["DAMAGE", "each_damage", "lose"]
 DAMAGE: dict[str, bytes | None] = {
     "missing": None,
     "empty": b"",
-    "short": b"a0170000",
-    "cut": b"x017000000000001700000",
+    "short": b"a0170000000000",
+    "cut": b"x01700000000000170000000000",
+    "level": b"a81700000000000\x01\x00body",
     "malformed": b"x0170000000000what is this",
     "unknown": b"q01700000000000\x01\x00body",
 }

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from sbredis.engine import MAXIMUM_CALL_MESSAGES, NEVER, PartitionSettings
-from sbredis.engine._bands import BAND_WIDTH
 from sbredis.engine._settings import SETTINGS
 from sbredis.transport import Argument
+from tests.engine.terms import BAND_WIDTH
 
 __all__ = ["NOT_NAMES", "OTHER_TOKEN", "SETTING", "TOKEN", "WELL_FORMED", "Malformed", "malformed", "not_numbers"]
 
@@ -265,10 +265,15 @@ def malformed(script: str) -> Iterator[Malformed]:
         yield from _messages(good[: len(good) - (1 if script == "send" else 2)], routed=script == "publish")
 
 
+_CARRYING = {"abandon", "accept_session", "complete", "dead_letter", "defer", "release_session"}
+"""The scripts whose arguments may end with grants."""
+
+
 def _grants(script: str) -> Iterator[Malformed]:
+    if script in _CARRYING:
+        yield Malformed("a malformed grant at the end", (*WELL_FORMED[script], _grant({13: "z"})))
     if script != "grant":
         return
-    words = _GRANT.split(" ")
     wrong: dict[int, tuple[str, ...]] = {
         0: ("", "a\u00e9", "r" * 65),
         1: ("elsewhere", "sb:bench:{other}:e:push:c", ""),
@@ -283,17 +288,35 @@ def _grants(script: str) -> Iterator[Malformed]:
         10: ("2", "-1"),
         11: ("100001", "-1"),
         12: (str((1 << 30) + 1), "-1"),
-        13: ("z", "B"),
+        13: ("z", "B", "l", "y"),
         14: ("x", "aaaaaaaa", "aaaaaaaa:1", "aaaaaaaa:1:1,", "aaaaaaaa:1:x"),
         15: ("1:1", "x", "1"),
-        16: ("x", "D", "dd", "nex"),
+        16: ("x", "D", "dd", "nex", "nexts", "=s"),
     }
     for place, values in wrong.items():
-        for value in values:
-            yield Malformed(f"word {place} is {value!r}", (" ".join([*words[:place], value, *words[place + 1 :]]),))
+        yield from (Malformed(f"word {place} is {value!r}", (_grant({place: value}),)) for value in values)
+    for what, words in {
+        "fewer callers than messages": {6: "2", 11: "2", 12: "9"},
+        "too many retired prefixes": {14: ",".join(f"aaaaa{number:03}:1:1" for number in range(33))},
+        "leaving free sessions": {13: "l", 16: "next"},
+        "yielding free sessions": {13: "y", 16: "next"},
+        "too many first messages": {15: "1001:1", 16: "next"},
+        "first messages without bytes": {15: "1", 16: "next"},
+        "first messages of a held session": {0: TOKEN, 15: "1:1", 16: "=s"},
+        "a session with a name that is too long": {0: TOKEN, 16: "=" + "s" * 513},
+    }.items():
+        yield Malformed(what, (_grant(words),))
+    other_bytes = _grant({0: TOKEN, 16: "=s"}).encode() + b"\xff"
+    yield Malformed("a session with a byte that no name has", (other_bytes,))
+    yield Malformed("no grant", ())
     yield Malformed("no text", ("",))
     yield Malformed("a receiver twice", (_GRANT, _GRANT))
     yield Malformed("more grants than a call takes", tuple(f"r{number}{_GRANT[1:]}" for number in range(33)))
+
+
+def _grant(changed: dict[int, str]) -> str:
+    """Return a grant some of whose words are others."""
+    return " ".join(changed.get(place, word) for place, word in enumerate(_GRANT.split(" ")))
 
 
 def _moves(script: str) -> Iterator[Malformed]:

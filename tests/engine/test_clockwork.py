@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from sbredis.engine import CallId, Outgoing
-from sbredis.engine._lifecycle import State
 from tests.engine.bench import SETTINGS, START, Bench, set_to
+from tests.engine.terms import State
 
 pytestmark = pytest.mark.anyio
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sbredis.engine import Received
-from sbredis.engine._bands import EPOCH_LEAP
 from tests.engine.bench import Bench
 from tests.engine.taking import first_token
+from tests.engine.terms import EPOCH_LEAP
 
 pytestmark = pytest.mark.anyio
 

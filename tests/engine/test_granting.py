@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from sbredis.engine import (
     CreditAnswer,
     GiftPlace,
     Lock,
-    MalformedCallError,
     Operation,
     Outgoing,
     PartRefusedError,
@@ -28,8 +26,8 @@ from sbredis.engine import (
     transact_together,
 )
 from sbredis.exceptions import MessagingEntityNotFoundError, ScriptRefusedError
-from tests.engine.bench import INCARNATION, SALT, SETTINGS, Bench, set_to
-from tests.engine.granting import RUN, Grantors, granting, grantors, names
+from tests.engine.bench import SALT, SETTINGS, Bench, set_to
+from tests.engine.granting import Grantors, granting, grantors, names
 from tests.engine.topics import Topic
 from tests.transport.ears import Ear
 from tests.waiting import eventually
@@ -86,24 +84,6 @@ async def test_a_call_without_open_grants_reads_no_key_of_credit(bench: Bench, r
     assert await a.pushed() == []
 
 
-async def test_two_receivers_share_what_a_call_sends(bench: Bench, receiver: Grantors) -> None:
-    """Each of them gets its portion."""
-    a, b = await receiver("a"), await receiver("b")
-    await a.grant(5)
-    await b.grant(5)
-    sent = await bench.send(*[b"m"] * 4)
-    assert sorted(await a.pushed() + await b.pushed()) == sent
-    assert (a.seen.messages, b.seen.messages) == (2, 2)
-
-
-async def test_an_announced_grant_gets_interest_instead_of_pushes(bench: Bench, receiver: Grantors) -> None:
-    a = await receiver("a")
-    await a.grant(5, announced=True)
-    await bench.send(b"one", b"two")
-    assert await a.pushed() == [""]
-    assert names(await a.grant(5, announced=True)) == ["1", "2"]
-
-
 async def test_a_receiver_that_deletes_gets_messages_in_replies_only(bench: Bench, receiver: Grantors) -> None:
     a = await receiver("a")
     await a.grant(2, delete=True)
@@ -135,29 +115,6 @@ async def test_a_large_message_is_announced(bench: Bench, receiver: Grantors) ->
     assert names(await a.grant(2)) == ["1"]
 
 
-# -- again -------------------------------------------------------------------------------------------------------------
-
-
-async def test_a_repeated_grant_shows_again_what_it_was_given(bench: Bench, receiver: Grantors) -> None:
-    a = await receiver("a")
-    await bench.send(b"one", b"two")
-    sent = a.sent(2)
-    first = await a.call(sent)
-    again = await a.call(sent)
-    assert (again.answer, again.again) == (CreditAnswer.KNOWN, True)
-    assert names(again) == names(first) == ["1", "2"]
-    assert again.gifts[0].place == first.gifts[0].place
-
-
-async def test_a_lost_push_is_shown_again(bench: Bench, receiver: Grantors) -> None:
-    a = await receiver("a")
-    await a.grant()
-    await bench.send(b"one")
-    reply = await a.grant(1, again=True)
-    assert names(reply) == ["1"]
-    assert reply.last.serial == 1
-
-
 # -- settlements -------------------------------------------------------------------------------------------------------
 
 SETTLEMENTS = ("complete", "abandon", "defer", "dead_letter")
@@ -165,7 +122,7 @@ SETTLEMENTS = ("complete", "abandon", "defer", "dead_letter")
 
 @pytest.mark.parametrize("operation", SETTLEMENTS)
 async def test_a_settlement_brings_the_next_messages(bench: Bench, receiver: Grantors, operation: str) -> None:
-    """A repetition shows the same messages again, because its grant is known."""
+    """Each repetition shows the same messages again, because its grant is known."""
     a = await receiver("a")
     await bench.send(b"one", b"two", b"three")
     await a.grant(1)
@@ -174,14 +131,15 @@ async def test_a_settlement_brings_the_next_messages(bench: Bench, receiver: Gra
     first: Carried[Settled] = await bench.tell(request)
     assert first.result.lost == first.result.unfit == ()
     assert names(first.credits[0]) == (["1"] if operation == "abandon" else ["2"])
-    again: Carried[Settled] = await bench.tell(request)
-    assert again.result.lost == ()
-    assert again.credits[0].answer is CreditAnswer.KNOWN
-    assert names(again.credits[0]) == names(first.credits[0])
+    for _ in range(2):
+        again: Carried[Settled] = await bench.tell(request)
+        assert again.result.lost == ()
+        assert again.credits[0].answer is CreditAnswer.KNOWN
+        assert names(again.credits[0]) == names(first.credits[0])
 
 
 async def test_a_transaction_brings_the_next_messages(bench: Bench, receiver: Grantors) -> None:
-    """A repetition shows the same messages again, and has the same results."""
+    """Each repetition shows the same messages again, and has the same results."""
     a, partition = await receiver("a"), bench.partition
     await bench.send(b"one", b"two")
     await a.grant(1)
@@ -191,10 +149,11 @@ async def test_a_transaction_brings_the_next_messages(bench: Bench, receiver: Gr
     first = await bench.tell(request)
     assert [isinstance(each, Transacted) for each in first.result.outcomes] == [True, True]
     assert names(first.credits[0]) == ["2"]
-    again = await bench.tell(request)
-    assert again.result == first.result
-    assert again.credits[0].answer is CreditAnswer.KNOWN
-    assert names(again.credits[0]) == ["2"]
+    for _ in range(2):
+        again = await bench.tell(request)
+        assert again.result == first.result
+        assert again.credits[0].answer is CreditAnswer.KNOWN
+        assert names(again.credits[0]) == ["2"]
 
 
 async def test_what_a_transaction_abandons_goes_to_others_first(bench: Bench, receiver: Grantors) -> None:
@@ -220,34 +179,7 @@ async def test_a_refused_transaction_leaves_its_grants_unread(bench: Bench, rece
     assert names((await bench.tell(carrying(other, [sent]))).credits[0]) == ["1"]
 
 
-async def test_a_transaction_with_malformed_grants_is_refused(bench: Bench) -> None:
-    await bench.send(b"one")
-    send = Operation(bench.partition, bench.partition.send(NO_CALL_ID, [Outgoing(b"two")]))
-    request, before = transact(bench.call_id(), [send]), await bench.whole()
-    for wrong in ("a b", ""):
-        with pytest.raises(MalformedCallError):
-            await bench.tell(request._replace(arguments=(*request.arguments, wrong)))
-    assert await bench.whole() == before
-
-
-async def test_a_lost_lock_does_not_refuse_the_grant(bench: Bench, receiver: Grantors) -> None:
-    a = await receiver("a")
-    await bench.send(b"one")
-    request = bench.partition.complete(bench.call_id(), [Lock("x" * 11, "7")])
-    settled = await bench.tell(carrying(request, [a.sent(1)]))
-    assert settled.result.lost == ("7",)
-    assert names(settled.credits[0]) == ["1"]
-
-
 # -- due times and ends ------------------------------------------------------------------------------------------------
-
-
-async def test_one_receiver_keeps_the_due_time_and_another_is_its_deputy(bench: Bench, receiver: Grantors) -> None:
-    receivers = [await receiver(name) for name in "abc"]
-    assert [(await each.grant()).due for each in receivers] == [30.0, 35.0, None]
-    await bench.send(b"later", due=bench.now + 2_000)
-    assert [await each.pushed() for each in receivers] == [[""], [""], []]
-    assert (await receivers[0].grant()).due == 2.0
 
 
 @set_to(sessions=True)
@@ -298,54 +230,6 @@ async def test_a_deletion_tells_the_receivers(bench: Bench, receiver: Grantors) 
     assert await a.pushed() == [""]
     with pytest.raises((MessagingEntityNotFoundError, ScriptRefusedError)):
         await a.grant()
-
-
-# -- the bounds of a call ----------------------------------------------------------------------------------------------
-
-
-async def test_a_call_makes_at_most_sixteen_pushes(bench: Bench, receiver: Grantors) -> None:
-    receivers = [await receiver(f"r{number:02}") for number in range(20)]
-    for each in receivers:
-        await each.grant()
-    await bench.send(*[b"m"] * 20)
-    pushed = [await each.pushed() for each in receivers]
-    assert sum(1 for each in pushed for name in each if name) == 16
-    assert sum(1 for each in pushed for name in each if not name) == 4
-
-
-# -- bad input ---------------------------------------------------------------------------------------------------------
-
-WRONG: dict[str, Sequence[str]] = {
-    "nothing": [],
-    "no grant": ["x"],
-    "seventeen": [f"r{number} {{}} 1 ? AAAAAAAA 0 0 0 0 1 1 1 1   " for number in range(17)],
-    "twice": ["r {} 1 ? AAAAAAAA 0 0 0 0 1 1 1 1   "] * 2,
-    "another slot": ["r sb:n:{{other}}:e:wake:c 1 ? AAAAAAAA 0 0 0 0 1 1 1 1   "],
-    "open without a channel": ["r  1 ? AAAAAAAA 0 0 0 0 1 1 1 1   "],
-    "negative credit": ["r {} 1 ? AAAAAAAA 0 5 0 0 1 4 4 1   "],
-    "too much credit": ["r {} 1 ? AAAAAAAA 0 0 0 0 1 1 100001 1   "],
-    "too many bytes": ["r {} 1 ? AAAAAAAA 0 0 0 0 1 1 1 1073741825   "],
-    "no hands": ["r {} 1 ? AAAAAAAA 0 0 0 0 0 1 1 1   "],
-    "prefix": ["r {} 1 ? AAAA 0 0 0 0 1 1 1 1   "],
-    "source": ["r {} 1 ? AAAAAAAA 0 0 0 0 1 1 1 1   x"],
-    "flag": ["r {} 1 ? AAAAAAAA 0 0 0 0 1 1 1 1 z  "],
-    "retired": ["r {} 1 ? AAAAAAAA 0 0 0 0 1 1 1 1  AAAAAAAA "],
-}
-
-
-@pytest.mark.parametrize("grants", WRONG.values(), ids=WRONG.keys())
-async def test_a_malformed_grant_is_refused_and_changes_nothing(
-    bench: Bench, receiver: Grantors, grants: Sequence[str]
-) -> None:
-    a = await receiver("a")
-    await a.grant()
-    before = await bench.whole()
-    channel = a.channel.decode()
-    written = [text.format(channel) for text in grants]
-    for script, arguments in (("grant", written), ("complete", ["x" * 11, 1, "7", *written, *[""] * (not written)])):
-        with pytest.raises(ScriptRefusedError, match="BADCALL"):
-            await bench.raw(script, RUN, INCARNATION, 1, "", 0, bench.now, *arguments)
-    assert await bench.whole() == before
 
 
 # -- subscriptions -----------------------------------------------------------------------------------------------------

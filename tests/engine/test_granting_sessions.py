@@ -24,10 +24,10 @@ from sbredis.engine import (
     push_channel,
     read_push,
 )
-from sbredis.exceptions import ScriptRefusedError, SessionLockLostError
-from tests.engine.bench import INCARNATION, SALT, SETTINGS, Bench
-from tests.engine.granting import RUN, Grantor, Grantors, granting, grantors, names
-from tests.engine.holding import Holder, accept, body, holder, of_session, put
+from sbredis.exceptions import SessionLockLostError
+from tests.engine.bench import SALT, SETTINGS, Bench
+from tests.engine.granting import Grantor, Grantors, granting, grantors, names
+from tests.engine.holding import Holder, accept, body, of_session, put
 from tests.engine.topics import Topic
 from tests.transport.ears import Ear
 from tests.waiting import eventually
@@ -135,26 +135,6 @@ async def test_a_grant_gets_free_sessions_with_their_first_messages(bench: Bench
     assert settled.lost == ()
 
 
-async def test_a_session_is_pushed_with_its_messages(bench: Bench, receiver: Grantors) -> None:
-    """After that it has no credit until its holder grants some."""
-    a = await receiver("a")
-    assert given(await a.grant(2, **FIRST)) == []
-    [name] = await put(bench, "s", b"1")
-    [(key, push)] = await a.heard()
-    assert (key, shown(push.gift)) == (f"a {NEXT_SESSION}", ("s", [name]))
-    assert push.gift is not None
-    held = Held(a, push.gift)
-    await put(bench, "s", b"2")
-    assert await a.heard() == []
-    assert names(await held.grant(3)) == ["2"]
-    await put(bench, "s", b"3")
-    [(key, push)] = await a.heard()
-    assert key == held.key
-    assert push.gift is not None
-    assert [message.name for message in push.gift.messages] == ["3"]
-    assert push.gift.place.messages == 3
-
-
 async def test_a_named_session_comes_with_its_messages(bench: Bench, receiver: Grantors) -> None:
     """The receiver of the messages is the token that the call has chosen. A repetition shows them again."""
     await put(bench, "s", b"1", b"2")
@@ -229,23 +209,6 @@ async def test_a_session_with_one_message_takes_one_call(bench: Bench, receiver:
     assert (await accept(bench, "s")).outcome == "taken"
 
 
-async def test_a_session_is_left_only_if_others_wait(bench: Bench, receiver: Grantors) -> None:
-    """So a settlement may leave a session without knowing whether others wait."""
-    a = await receiver("a")
-    await put(bench, "s", b"1")
-    held = await hold(a)
-    [kept] = await held.complete("1", held.sent(1, leaves=True, yields=True))
-    assert (kept.answer, kept.others_wait) == (CreditAnswer.TAKEN, False)
-    assert (await accept(bench, "s")).outcome == "locked"
-    await put(bench, "s", b"2")  # the credit stays
-    [(_, push)] = await a.heard()
-    assert push.gift is not None
-    await put(bench, "t", b"3")
-    [left] = await held.complete("2", held.sent(1, leaves=True, yields=True))
-    assert (left.answer, left.refusal) == (CreditAnswer.REFUSED, "LOST released")
-    assert (await accept(bench, "s")).outcome == "taken"
-
-
 async def test_the_release_of_a_session_may_take_the_next_one(bench: Bench, receiver: Grantors) -> None:
     """Another session is given first, and so are other receivers."""
     a = await receiver("a")
@@ -270,47 +233,6 @@ async def test_a_refused_release_reads_no_grant(bench: Bench, receiver: Grantors
     with pytest.raises(SessionLockLostError):
         await bench.tell(request)
     assert await bench.whole() == before
-
-
-# -- others wait -------------------------------------------------------------------------------------------------------
-
-
-async def empty(bench: Bench, a: Grantor, session: str, **changed: Any) -> Held:
-    """Return a held session without messages, whose holder has credit."""
-    [name] = await put(bench, session, b"m")
-    held = await hold(a)
-    await held.complete(name)
-    assert not (await held.grant(1, **{"yields": True, **changed})).others_wait
-    return held
-
-
-async def test_one_holder_is_told_for_each_session_that_waits(bench: Bench, receiver: Grantors) -> None:
-    """The one that was served longest ago comes first. It is told once."""
-    a = await receiver("a")
-    held = [await empty(bench, a, session) for session in "st"]
-    await put(bench, "u", b"m")
-    [(key, push)] = await a.heard()
-    assert (key, push.gift, push.others_wait) == (held[0].key, None, True)
-    await put(bench, "u", b"m")
-    assert await a.heard() == []
-    assert (await held[0].grant(1, yields=True)).others_wait  # it declines, and the other holder is told
-    [(key, push)] = await a.heard()
-    assert (key, push.others_wait) == (held[1].key, True)
-    await put(bench, "u", b"m")
-    assert await a.heard() == []
-
-
-async def test_a_reply_says_that_others_wait(bench: Bench, receiver: Grantors) -> None:
-    """So the holder can let go, and take the other session in the same call."""
-    a = await receiver("a")
-    await put(bench, "s", b"1")
-    held = await hold(a)
-    await put(bench, "t", b"2")
-    [reply] = await held.complete("1", held.sent(1, yields=True))
-    assert (reply.others_wait, reply.gifts) == (True, [])
-    request = bench.partition.release_session(bench.call_id(), held.lock)
-    carried = await bench.tell(carrying(request, [a.sent(1, **FIRST)]))
-    assert given(carried.credits[0]) == [("t", ["2"])]
 
 
 # -- subscriptions -----------------------------------------------------------------------------------------------------
@@ -345,97 +267,11 @@ async def test_a_publish_announces_sessions_and_their_messages(topic: Topic) -> 
     assert names(await grant(token, "=s", next_one._replace(number=2))) == ["2"]
 
 
-# -- refusals ----------------------------------------------------------------------------------------------------------
-
-
-async def test_a_session_of_another_holder_is_refused(bench: Bench, receiver: Grantors) -> None:
-    """A refusal begins no word, and nothing changes."""
-    await put(bench, "s", b"1")
-    mine = await holder(bench, "s")
-    a = await receiver("a")
-    grant = a.sent(1).grant
-    for token, session in (("A" * 11, "s"), (mine.lock.token, "t")):
-        before = await bench.whole()
-        reply = await a.call(SentGrant(token, a.channel, f"={session}", grant))
-        assert (reply.answer, reply.refusal, reply.gifts) == (CreditAnswer.REFUSED, "LOST session", [])
-        after = await bench.whole()
-        for kind in ("words", "grants", "kept", "leases", "order"):
-            key = bench.partition.keys[0].decode().replace("state", kind)
-            assert after.get(key) == before.get(key)
-
-
-CHANGED: dict[str, tuple[dict[str, Any], str]] = {
-    "disabled": ({"status": "ReceiveDisabled"}, "DISABLED ReceiveDisabled"),
-    "forwards": ({"forwards": True}, "FORWARDS receive"),
-}
-
-
-@pytest.mark.parametrize(("changed", "refusal"), CHANGED.values(), ids=CHANGED)
-async def test_a_refused_grant_gives_nothing(
-    bench: Bench, receiver: Grantors, changed: dict[str, Any], refusal: str
-) -> None:
-    """Settings that forbid to receive end the credit, and the holders are told."""
-    await put(bench, "s", b"1", b"2")
-    a = await receiver("a")
-    held = await hold(a, first=1)
-    await held.complete("1")
-    assert names(await held.grant(3)) == ["2"]
-    await bench.change(**changed)
-    assert [(key, push.gift) for key, push in await a.heard()] == [(held.key, None)]
-    await put(bench, "t", b"3")
-    for reply in (await held.grant(1), await a.grant(1, **FIRST)):
-        assert (reply.answer, reply.refusal, reply.gifts) == (CreditAnswer.REFUSED, refusal, [])
-    assert await a.heard() == []
-
-
-MALFORMED = {
-    "a receiver that is no token": "r  1 ? AAAAAAAA 0 0 0 0 1 1 1 1 n   =s",
-    "a name that is too long": f"AAAAAAAAAAA  1 ? AAAAAAAA 0 0 0 0 1 1 1 1 n   ={'x' * 513}",
-    "a byte that no name has": "AAAAAAAAAAA  1 ? AAAAAAAA 0 0 0 0 1 1 1 1 n   =\udcff",
-    "first messages of a held session": "AAAAAAAAAAA  1 ? AAAAAAAA 0 0 0 0 1 1 1 1 n  1:1 =s",
-    "too many first messages": "r  1 ? AAAAAAAA 0 0 0 0 1 1 1 1 n  1001:1 next",
-    "first messages without bytes": "r  1 ? AAAAAAAA 0 0 0 0 1 1 1 1 n  1 next",
-    "another source": "r  1 ? AAAAAAAA 0 0 0 0 1 1 1 1 n   nexts",
-    "leaving free sessions": "r  1 ? AAAAAAAA 0 0 0 0 1 1 1 1 nl   next",
-    "yielding free sessions": "r  1 ? AAAAAAAA 0 0 0 0 1 1 1 1 ny   next",
-}
-
-
-@pytest.mark.parametrize("grant", MALFORMED.values(), ids=MALFORMED)
-async def test_a_malformed_grant_changes_nothing(bench: Bench, grant: str) -> None:
-    await put(bench, "s", b"1")
-    mine = await holder(bench, "s")
-    before = await bench.whole()
-    sent = grant.encode("utf-8", "surrogateescape")
-    calls: dict[str, tuple[str | int, ...]] = {
-        "grant": (),
-        "accept_session": ("=t", "A" * 11),
-        "release_session": ("=s", mine.lock.token),
-        "complete": (mine.lock.token, 1, "1"),
-    }
-    for script, arguments in calls.items():
-        with pytest.raises(ScriptRefusedError, match="BADCALL"):
-            await bench.raw(script, RUN, INCARNATION, 1, "", 0, bench.now, *arguments, sent)
-    assert await bench.whole() == before
-
-
 # -- the end of a lock -------------------------------------------------------------------------------------------------
 
 
 async def failures(bench: Bench) -> list[int]:
     return [message.failures for message in await bench.peek()]
-
-
-async def test_the_end_of_a_lock_counts_as_many_messages_as_the_holder_has_hands(
-    bench: Bench, receiver: Grantors
-) -> None:
-    """They are the first ones that it still holds. The others come again as if nobody had received them."""
-    await put(bench, "s", *[b"x"] * 5)
-    a = await receiver("a")
-    held = await hold(a, first=3, hands=2)
-    await held.complete("1")
-    bench.later(LOCK)
-    assert await failures(bench) == [1, 1, 0, 0]
 
 
 async def test_a_deferred_message_that_was_received_has_begun_and_needs_no_hand(
@@ -449,37 +285,6 @@ async def test_a_deferred_message_that_was_received_has_begun_and_needs_no_hand(
     assert len((await by_number.receive_deferred("1")).messages) == 1
     bench.later(LOCK)
     assert await failures(bench) == [2, 1, 0]
-
-
-async def test_a_holder_that_takes_no_suspects_has_begun_nothing_from_the_first_one_on(
-    bench: Bench, receiver: Grantors
-) -> None:
-    """It gets them all the same, because a session keeps its order. As soon as it takes them, they count again."""
-    await bench.change(max_delivery_count=9)
-    await put(bench, "s", *[b"x"] * 4)
-    a = await receiver("a")
-    for _ in range(2):
-        await hold(a, first=2, hands=2)
-        bench.later(LOCK)
-    assert await failures(bench) == [2, 2, 0, 0]
-    careful: dict[str, Any] = {"hands": 3, "suspects": False, "now": True}
-    held = await hold(a, first=3, **careful)
-    assert shown(held.gift) == ("s", ["1"])
-    for expected in ("2", "3 4"):
-        assert names(await held.grant(2, **careful)) == expected.split()
-    bench.later(LOCK)
-    assert await failures(bench) == [2, 2, 0, 0]
-    held = await hold(a, first=1, **careful)
-    await bench.tell(bench.partition.abandon(bench.call_id(), [Lock(held.token, "1")]))  # it is no suspect any more
-    assert names(await held.grant(2, **careful)) == ["1"]
-    assert names(await held.grant(2, **careful)) == ["2"]
-    bench.later(LOCK)
-    assert await failures(bench) == [4, 2, 0, 0]
-    held = await hold(a, first=1, **careful)
-    await held.complete("1")
-    assert names(await held.grant(1, hands=1)) == ["2"]
-    bench.later(LOCK)
-    assert await failures(bench) == [3, 0, 0]
 
 
 async def test_hands_reach_over_the_passes_that_end_a_lock(bench: Bench, receiver: Grantors) -> None:

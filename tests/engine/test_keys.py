@@ -2,49 +2,32 @@
 
 The tests of the fundamentals show that the scripts use only the keys of their partition:
 the bench makes its calls as a user who may touch no other key (see conftest.py).
-This file tests the rest: that this user is really confined, that a user confined to a namespace can do everything,
-which keys publishing touches, and which calls work when the memory of the server is full.
+This file tests the rest: that this user is really confined, and which calls work when the memory of the server is full.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sbredis.engine import (
-    CallId,
-    Copy,
-    Delivery,
-    Lock,
-    Outgoing,
-    Partition,
-    PartitionSettings,
-    Request,
-    SentGrant,
-    bucket_keys,
-    new_token,
-    perform,
-    push_channel,
-    slot_salt,
-)
+from sbredis.engine import Lock, Partition, bucket_keys, perform, push_channel, slot_salt
 from sbredis.engine._keys import KINDS, STORE_KINDS, partition_keys
-from sbredis.engine._scripts import load, operations
+from sbredis.engine._scripts import operations
 from sbredis.exceptions import ServiceBusAuthorizationError, ServiceBusError, ServiceBusServerBusyError
-from sbredis.registry import Namespace
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import SLOTS, Script, Transport, key_slot
-from tests.engine.bench import ENTITY, INCARNATION, KEYS, NAMESPACE, SALT, SETTINGS, START, Bench, everything
-from tests.engine.contracts import OF_A_PARTITION, contract_of
-from tests.engine.granting import granting
+from tests.engine.bench import ENTITY, INCARNATION, KEYS, NAMESPACE, SALT, SETTINGS, Bench
+from tests.engine.contracts import contract_of
+from tests.engine.holding import of_session
 from tests.engine.opening import open_with_scripts
 from tests.engine.rights import Rights, commands_of, confined
-from tests.engine.taking import first_token, receiving, run_of
+from tests.engine.taking import first_token
 from tests.engine.test_contracts import READS
 from tests.engine.test_repetition import ARRANGED, Arrange
+from tests.engine.topics import Topic
 from tests.transport.ears import Ear
 
 pytestmark = pytest.mark.anyio
@@ -148,35 +131,6 @@ async def user(running: LocalServer | LocalCluster, rights: Rights) -> AsyncIter
             yield transport
 
 
-async def tour_of_the_registry(transport: Transport) -> None:
-    """Create and delete an entity; subscriptions and rules are for the tests of the registry."""
-    namespace = await Namespace.open(transport, NAMESPACE, 16)
-    created = await namespace.create_entity("orders", PartitionSettings())
-    assert (await namespace.get_entity("orders")).incarnation == created.incarnation
-    await namespace.delete_entity("orders")
-    await transport.call(load("probe"), [f"sb:{NAMESPACE}:{{{SALT}}}:probe".encode()])
-
-
-@real_servers
-async def test_a_user_confined_to_a_namespace_can_run_every_operation(running: LocalServer | LocalCluster) -> None:
-    """The user needs only the commands that the scripts name. The user can also listen to its channels."""
-    done: set[str] = set()
-    async with user(running, Rights.of_namespace(NAMESPACE, commands_of(operations()))) as transport:
-        await transport.subscribe(push_channel(NAMESPACE, SALT, "q", "c"), Ear())
-        for number, arrange in enumerate(ARRANGED):
-            bench = Bench(transport, Partition(NAMESPACE, SALT, f"e{number}", INCARNATION, 1, SETTINGS))
-            await bench.tell(bench.partition.configure(create=True))
-            request = await arrange(bench)
-            await bench.tell(request)
-            done.add(request.script.name)
-        await tour_of_the_registry(transport)
-        with pytest.raises(ServiceBusAuthorizationError):
-            await perform(transport, Partition("other", SALT, "e1", "i", 1, SETTINGS).configure(create=True))
-        with pytest.raises(ServiceBusAuthorizationError):
-            await transport.subscribe(push_channel("other", SALT, "q", "c"), Ear())
-    assert done == set(OF_A_PARTITION)
-
-
 @one_server
 @pytest.mark.parametrize("arrange", ARRANGED, ids=lambda arrange: arrange.__name__)
 async def test_a_script_needs_rights_to_the_commands_in_its_text(
@@ -192,118 +146,16 @@ async def test_a_script_needs_rights_to_the_commands_in_its_text(
 # -- topics ------------------------------------------------------------------------------------------------------------
 
 
-class Topic:
-    """A topic with two subscriptions, made by a user who may do everything."""
-
-    def __init__(self, admin: Transport) -> None:
-        shared = replace(SETTINGS, shared=True)
-        self.admin = admin
-        self.topic = Partition(NAMESPACE, SALT, "t", "topic", 1, replace(SETTINGS, topic=True))
-        self.one = Partition(NAMESPACE, SALT, "s1", "one", 1, shared, store="t")
-        self.two = Partition(NAMESPACE, SALT, "s2", "two", 1, replace(shared, time_to_live=1000), store="t")
-        self.now = START
-        self._lanes = 0
-
-    def call_id(self) -> CallId:
-        """Return the first call of another lane."""
-        self._lanes += 1
-        return CallId(f"lane{self._lanes}", 1, self.now)
-
-    def publish(self, *routes: tuple[int, ...]) -> Request[Any]:
-        messages = [Outgoing(b"%d" % number, 5000, number % 8) for number in range(len(routes))]
-        copies = [[Copy(place) for place in route] for route in routes]
-        return self.topic.publish(self.call_id(), messages, copies, [self.one, self.two])
-
-    async def tell(self, request: Request[Any]) -> Any:
-        return await perform(self.admin, request)
-
-    async def take(self, subscription: Partition, wanted: int, token: str = "") -> tuple[Delivery, ...]:
-        """Receive messages."""
-        run = run_of(self.admin, subscription)
-        received = await self.tell(receiving(subscription, token or first_token(), wanted, run=run, now=self.now))
-        messages: tuple[Delivery, ...] = received.messages
-        return messages
-
-    async def all_keys(self) -> set[bytes]:
-        replies = await self.admin.command("KEYS", "*", key=self.topic.keys[0])
-        return set(replies)
-
-
-@pytest.fixture
-async def topic(url: str) -> AsyncIterator[Topic]:
-    async with await open_with_scripts(url) as admin:
-        made = Topic(admin)
-        for partition in (made.topic, made.one, made.two):
-            await made.tell(partition.configure(create=True))
-        yield made
-        expected = {*made.topic.keys, *made.one.keys, *made.two.keys}
-        assert await made.all_keys() <= expected, "keys were left behind"
-
-
-@real_servers
-async def test_publishing_uses_only_the_topic_and_six_keys_of_each_subscription(
-    topic: Topic, running: LocalServer | LocalCluster
-) -> None:
-    """The call touches no other keys, even if it tells receivers or a message has a shorter life in a subscription."""
-    run = run_of(topic.admin, topic.one)
-    waiting = SentGrant("r", push_channel(NAMESPACE, SALT, "s1", "c"), "", granting(1, run=run))
-    await topic.tell(topic.one.grant([waiting], CallId("", 0, topic.now)))
-    request = topic.publish((0, 1), (0,), (), (1,))
-    assert len(request.keys) == len(KINDS) + 2 * 6
-    async with user(running, Rights.of_keys(request.keys, NAMESPACE, SALT, commands_of(["publish"]))) as transport:
-        await perform(transport, request)
-        topic.now += 2000
-        await perform(transport, topic.publish((0, 1)))
-    assert await topic.take(topic.one, 10)
-
-
-@real_servers
-async def test_a_receiver_of_a_subscription_uses_only_its_own_keys_and_the_store(
-    topic: Topic, running: LocalServer | LocalCluster
-) -> None:
-    """Besides its own keys, a subscription uses only the store of the topic, even when it is destroyed."""
-    await topic.tell(topic.publish(*[(0, 1)] * 7))
-    sub, call_id = topic.two, topic.call_id
-    async with user(running, Rights.of_keys(sub.keys, NAMESPACE, SALT, commands_of(OF_A_PARTITION))) as transport:
-
-        async def tell(request: Request[Any]) -> Any:
-            return await perform(transport, request)
-
-        await tell(sub.due(call_id()))
-        run, token = run_of(transport, sub), first_token()
-        received = await tell(receiving(sub, token, 5, run=run, now=topic.now))
-        one, two, three, four, five = (Lock(token, message.name, b"seen") for message in received.messages)
-        await tell(sub.complete(call_id(), [one]))
-        await tell(sub.dead_letter(call_id(), [two]))
-        await tell(sub.defer(call_id(), [three]))
-        await tell(sub.abandon(call_id(), [four], counted=True))
-        await tell(sub.renew(call_id(), [five]))
-        await tell(sub.receive_deferred(call_id(), new_token(), [three.name]))
-        token = first_token()
-        await tell(receiving(sub, token, 1, run=run, now=topic.now, side="d"))
-        await tell(sub.complete(call_id(), [Lock(token, "d1")]))
-        await tell(sub.peek(0, 10, call_id=CallId("", 0, topic.now)))
-        topic.now += 100_000
-        await tell(sub.due(call_id()))
-        await tell(sub.purge(call_id(), START + 1_000_000))
-        while await tell(sub.destroy(share=2)):
-            pass
-    assert not await everything(topic.admin, sub.keys[:8])
-    # Both messages have expired.
-    assert await topic.take(topic.one, 10) == ()
-
-
-@one_server
-async def test_a_subscription_destroyed_after_its_topic_leaves_no_keys(topic: Topic) -> None:
-    """In any order of destruction, no key is left."""
-    await topic.tell(topic.publish((0, 1), (0,)))
+@pytest.mark.parametrize("topic_first", [True, False])
+async def test_a_destroyed_topic_and_its_subscriptions_leave_no_keys(topic: Topic, topic_first: bool) -> None:
+    await topic.publish((b"for two", (0, 1)), (b"for one", (0,)), (of_session("s"), (3,)))
     token = first_token()
-    (message,) = await topic.take(topic.one, 1, token)
-    await topic.tell(topic.one.abandon(topic.call_id(), [Lock(token, message.name, b"changed")]))
-    for partition in (topic.topic, topic.one, topic.two):
+    name = (await topic.take(topic.one, token, 1)).messages[0].name
+    await topic.tell(topic.one.abandon(topic.call_id(), [Lock(token, name, b"changed")]))
+    for partition in (topic.topic, *topic.subscriptions) if topic_first else (*topic.subscriptions, topic.topic):
         while await topic.tell(partition.destroy()):
             pass
-    assert await topic.all_keys() == set()
+    assert await topic.everything() == {}
 
 
 # -- encodings on the server -------------------------------------------------------------------------------------------

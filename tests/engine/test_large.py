@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from sbredis.engine import MAXIMUM_CALL_BYTES, CallId, Outgoing, PartitionSettings, new_token
-from sbredis.engine._lifecycle import State
 from tests.engine.bench import SETTINGS, Bench
 from tests.engine.taking import first_token
+from tests.engine.terms import State
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("target", ["memory", "server"], indirect=True)]
 

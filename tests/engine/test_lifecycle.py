@@ -23,15 +23,12 @@ from sbredis.engine._bands import (
     state_of_band,
 )
 from sbredis.engine._lifecycle import (
-    COUNTED,
     ENDS,
     TRANSITIONS,
     Condition,
     Event,
     ImpossibleError,
-    Reason,
     Side,
-    Stage,
     State,
     decide,
 )
@@ -108,114 +105,11 @@ def test_the_last_condition_of_a_row_always_holds(
     assert places == ([] if of[2] is Event.EXPIRE else [len(outcomes) - 1])
 
 
-def test_locked_deferred_and_scheduled_messages_never_expire_by_time() -> None:
-    assert [of[:2] for of in TRANSITIONS if of[2] is Event.EXPIRE] == [(MAIN, State.ACTIVE)]
-    expiring = {(state, event) for _, state, event, condition, _ in WAYS if condition is Condition.EXPIRED}
-    states = {State.ACTIVE, State.LOCKED, State.HELD, State.DELAYED, State.DEFERRED, State.FROZEN}
-    assert {state for state, _ in expiring} == states
-    asking = {Event.RECEIVE_DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE}
-    assert {event for state, event in expiring if state is State.DEFERRED} == asking
-    ending = {Event.ABANDON, Event.RELEASE, Event.LAPSE}
-    for out in (State.LOCKED, State.HELD):
-        assert {event for state, event in expiring if state is out} == ending, "a lock that goes on was broken"
-
-
-def test_a_dead_letter_never_expires_and_returns_only_by_a_redrive() -> None:
-    dead = [(event, condition, outcome) for side, _, event, condition, outcome in WAYS if side is DEAD]
-    assert {event for event, _, outcome in dead if outcome.side is MAIN} == {Event.REDRIVE}
-    redriven = {of[:2]: outcome for of, outcome in TRANSITIONS.items() if of[2] is Event.REDRIVE}
-    for side, then in ((DEAD, State.ACTIVE), (Side.TRANSFER_DEAD, State.TRANSFER)):
-        outcomes = {state: tuple(outcome.values()) for (of, state), outcome in redriven.items() if of is side}
-        assert set(outcomes) | {State.KEPT} == {State.ACTIVE, State.KEPT, State.DELAYED, State.DEFERRED}
-        assert set(outcomes.values()) == {(Stage(MAIN, then),)}
-    assert {event for event, *_ in dead} & {Event.EXPIRE, Event.DEAD_LETTER, Event.BURY} == set()
-    assert {condition for _, condition, _ in dead} & {
-        Condition.LIMIT, Condition.EXPIRED, Condition.EXPIRED_KEPT, Condition.SESSION,
-    } == set()  # fmt: skip
-    assert State.EXPIRED not in {outcome.state for *_, outcome in dead}
-
-
-def test_a_message_gets_a_reason_only_when_it_becomes_a_dead_letter() -> None:
-    for side, _, event, condition, outcome in WAYS:
-        crossing = side is not outcome.side
-        assert (outcome.reason is not Reason.NONE) is (crossing and outcome.side is not MAIN)
-        if outcome.side is MAIN:
-            continue
-        if crossing:
-            assert outcome.state is State.ACTIVE
-            expected = {
-                Condition.LIMIT: Reason.LAPSES if event is Event.LAPSE else Reason.DELIVERIES,
-                Condition.EXPIRED_KEPT: Reason.EXPIRED,
-                Condition.FAULTY: Reason.FILTER,
-                Condition.NO_SESSION: Reason.NO_SESSION,
-            }
-            usual = Reason.LOST if event is Event.LOSE else Reason.APPLICATION
-            assert outcome.reason is expected.get(condition, usual)
-            assert outcome.reason is not Reason.APPLICATION or event in {Event.DEAD_LETTER, Event.BURY, Event.REFUSE}
-
-
-def test_the_delivery_limit_is_checked_only_where_a_failure_is_counted() -> None:
-    limited = {(side, event) for side, _, event, condition, _ in WAYS if condition is Condition.LIMIT}
-    assert limited == COUNTED
-    assert {(MAIN, Event.ABANDON), (MAIN, Event.LAPSE), (MAIN, Event.DEFER)} == COUNTED
-    for state in (State.LOCKED, State.HELD):
-        assert all(next(iter(TRANSITIONS[side, state, event])) is Condition.LIMIT for side, event in COUNTED)
-
-
-def test_only_a_receive_locks_messages_and_only_locked_messages_can_be_settled() -> None:
-    for out in (State.LOCKED, State.HELD):
-        locking = {event for *_, event, _, outcome in WAYS if outcome.state is out}
-        assert locking == {Event.RECEIVE, Event.RECEIVE_DEFERRED, Event.RENEW}
-    settling = {Event.RENEW, Event.COMPLETE, Event.ABANDON, Event.RELEASE, Event.LAPSE, Event.DEFER, Event.DEAD_LETTER}
-    assert {state for _, state, event in TRANSITIONS if event in settling} == {State.LOCKED, State.HELD}
-
-
-def test_a_locked_session_message_changes_state_like_any_locked_message_but_is_never_delayed() -> None:
-    """A delay blocks the whole session instead: no message of the session may be overtaken."""
-    for (side, state, event), outcomes in TRANSITIONS.items():
-        if (side, state) == (MAIN, State.LOCKED):
-            held = TRANSITIONS[MAIN, State.HELD, event]
-            expected = {
-                condition: outcome._replace(state=State.HELD) if outcome.state is State.LOCKED else outcome
-                for condition, outcome in outcomes.items()
-                if condition is not Condition.DELAY
-            }
-            assert held == expected
-    of_session = [(of, outcome.state) for *of, condition, outcome in WAYS if condition is Condition.SESSION]
-    assert {state for _, state in of_session} == {State.HELD}
-    assert {tuple(of) for of, _ in of_session} == {
-        (MAIN, State.ACTIVE, Event.RECEIVE),
-        (MAIN, State.ACTIVE, Event.RECEIVE_DEFERRED),
-        (MAIN, State.DEFERRED, Event.RECEIVE_DEFERRED),
-    }
-
-
 def test_a_lost_record_never_touches_a_message_that_can_be_settled_without_it() -> None:
     """A held message is the exception: its session is buried as a whole."""
     lost = {of[:2] for of in TRANSITIONS if of[2] is Event.LOSE}
     states = (State.SCHEDULED, State.ACTIVE, State.DELAYED, State.DEFERRED, State.HELD)
     assert lost == {(MAIN, state) for state in states}
-
-
-def test_burying_a_session_buries_its_enqueued_messages() -> None:
-    """A scheduled message stays, because it is not enqueued yet."""
-    buried = {of for of in TRANSITIONS if of[2] is Event.BURY}
-    assert buried == {(MAIN, state, Event.BURY) for state in (State.ACTIVE, State.HELD, State.DEFERRED)}
-
-
-def test_a_topic_keeps_only_scheduled_messages() -> None:
-    published = {of[1] for *of, _, outcome in WAYS if outcome.state is State.PUBLISHED}
-    assert published == {State.NEW, State.SCHEDULED}
-    assert list(TRANSITIONS[MAIN, State.NEW, Event.COPY]) == [
-        Condition.FAULTY,
-        Condition.NO_SESSION,
-        Condition.OTHERWISE,
-    ]
-
-
-def test_a_purge_keeps_locked_and_scheduled_messages() -> None:
-    purged = {state for _, state, event in TRANSITIONS if event is Event.PURGE}
-    assert purged == {State.ACTIVE, State.DELAYED, State.DEFERRED, State.KEPT}
 
 
 def test_a_message_that_a_caller_holds_is_never_moved() -> None:
@@ -227,22 +121,6 @@ def test_a_message_that_a_caller_holds_is_never_moved() -> None:
     }
     frozen = {(side, event) for side, state, event in TRANSITIONS if state is State.FROZEN}
     assert frozen == {(side, event) for side in Side for event in (Event.TAKE, Event.RETURN, Event.REFUSE)}
-
-
-@pytest.mark.parametrize("event", Event)
-def test_both_sides_differ_only_in_delivery_limit_and_expiry(event: Event) -> None:
-    gone = {Condition.LIMIT, Condition.EXPIRED, Condition.EXPIRED_KEPT, Condition.SESSION}
-    for state in (State.LOCKED, State.DELAYED, State.DEFERRED, State.ACTIVE):
-        main, dead = (TRANSITIONS.get((side, state, event)) for side in (MAIN, DEAD))
-        if event in (Event.EXPIRE, Event.DEAD_LETTER, Event.BURY, Event.COMMIT, Event.LOSE):
-            assert dead is None
-        elif event is Event.REDRIVE:
-            assert main is None
-        elif main is None or dead is None:
-            assert main is dead
-        else:
-            rest = [(condition, outcome.state) for condition, outcome in main.items() if condition not in gone]
-            assert rest == [(condition, outcome.state) for condition, outcome in dead.items()]
 
 
 RELEASES = [

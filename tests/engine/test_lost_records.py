@@ -31,9 +31,15 @@ from tests.engine.taking import first_token
 from tests.engine.topics import Topic
 
 LOCK = SETTINGS.lock_duration
-pytestmark = [pytest.mark.anyio, each_damage]
+pytestmark = pytest.mark.anyio
 sessions = set_to(sessions=True)
 NO_STATES = {"more", "due", "bytes", "last", "used"}
+
+
+@pytest.fixture
+def damage() -> str:
+    """How a record is lost. One script reads all records; tests with each damage show what it takes for whole."""
+    return "missing"
 
 
 async def damage_of(bench: Bench, damage: str, *names: str) -> None:
@@ -72,6 +78,7 @@ async def nothing_is_left(bench: Bench) -> None:
 # -- receiving ---------------------------------------------------------------------------------------------------------
 
 
+@each_damage
 @pytest.mark.parametrize("mode", ["lock", "delete"])
 @pytest.mark.parametrize("place", [0, 1, 2], ids=["first", "middle", "last"])
 async def test_a_receive_sets_a_lost_message_aside_and_gives_out_the_others(
@@ -203,6 +210,7 @@ async def test_a_message_that_is_asked_for_by_number_is_set_aside(bench: Bench, 
 # -- reading and administration ----------------------------------------------------------------------------------------
 
 
+@each_damage
 async def test_a_peek_shows_a_lost_message_without_content_and_changes_nothing(bench: Bench, damage: str) -> None:
     """The message is shown in each state."""
     await bench.send(b"1", b"2")
@@ -288,6 +296,24 @@ async def test_a_lost_message_whose_expiry_is_known_expires(bench: Bench, damage
     bench.later(1000)
     assert [message.payload for message in await bench.receive()] == [b"1"]
     assert await counted(bench) == {"locked": 1}
+
+
+@pytest.mark.parametrize("delayed", [False, True])
+async def test_a_message_that_is_set_aside_awaits_neither_its_expiry_nor_the_end_of_its_delay(
+    bench: Bench, damage: str, delayed: bool
+) -> None:
+    await bench.send(b"1", time_to_live=50_000)
+    (name,) = await bench.send(b"2", time_to_live=10_000)
+    if delayed:
+        first, second = await bench.receive()
+        await bench.abandon(second, delay=5000)
+        await bench.complete(first)
+    awaited = next(key.decode() for key in bench.partition.keys if key.endswith(b":due"))
+    assert awaited in await bench.whole()
+    await damage_of(bench, damage, name)
+    request = bench.partition.receive_deferred(bench.call_id(), new_token(), [name], wide=True)
+    assert (await bench.tell(request)).missing == (name,)
+    assert awaited not in await bench.whole()
 
 
 @set_to(quota=400)

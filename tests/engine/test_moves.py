@@ -22,7 +22,6 @@ from sbredis.engine import (
     calling,
     encode,
     encode_changes,
-    new_token,
     read_record,
     recipient_of,
     transact,
@@ -30,7 +29,7 @@ from sbredis.engine import (
 )
 from sbredis.engine._keys import KINDS
 from sbredis.engine._moving import Verdict
-from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusQuotaExceededError
+from sbredis.exceptions import ServiceBusQuotaExceededError
 from tests.engine.bench import everything
 from tests.engine.moves import NAMESPACE, A, B, T, Town, body_of
 from tests.engine.taking import first_token
@@ -208,18 +207,6 @@ async def test_delayed_and_deferred_messages_can_be_withdrawn(town: Town, side: 
     assert await town.field("n", "store", "bytes") == b"0"
 
 
-@pytest.mark.parametrize("side", ["", "d"])
-async def test_a_deferred_message_is_deferred_again_when_it_comes_back(town: Town, side: SidePrefix) -> None:
-    active, delayed, deferred = await set_aside(town, side=side)
-    batch = await town.freeze(A, active, delayed, deferred, name="n", purpose=CHOSEN)
-    assert batch is not None
-    assert await town.tell(town.settling(batch, "back", await town.birth("n"), name="n"))
-    assert [each.state for each in await town.peek("n", side)] == ["a", "a", "f"]
-    assert await town.received("n", side) == [b"active", b"delayed"]
-    found = await town.tell(town.of["n"].receive_deferred(town.call_id(), new_token(), [deferred.name]))
-    assert [body_of(each) for each in found.messages] == [b"deferred"]
-
-
 async def test_messages_that_a_client_has_chosen_become_transfer_dead_letters_when_they_are_refused(town: Town) -> None:
     found = await set_aside(town)
     batch = await town.freeze(A, *found, name="n", purpose=CHOSEN)
@@ -231,15 +218,6 @@ async def test_messages_that_a_client_has_chosen_become_transfer_dead_letters_wh
     assert [(body_of(each), each.reason, each.changes, each.state) for each in dead] == [
         (body, "A", WHY, "a") for body in (b"active", b"delayed", b"deferred")
     ]
-
-
-async def test_a_deferred_dead_letter_stays_deferred_when_it_is_refused(town: Town) -> None:
-    *_, deferred = await set_aside(town, side="d")
-    batch = await town.freeze(A, deferred, name="n", purpose=CHOSEN)
-    assert batch is not None
-    settling = town.settling(batch, "refused", await town.birth("n"), changes={deferred.name: WHY}, name="n")
-    assert await town.tell(settling)
-    assert (await town.peek("n", "d"))[-1] == deferred
 
 
 # -- rolled back, made again -------------------------------------------------------------------------------------------
@@ -330,19 +308,6 @@ async def test_nothing_is_read_while_due_work_is_left(town: Town) -> None:
     while (waiting := await town.waiting()).more:
         pass
     assert [body_of(each) for each in waiting.messages] == [b"long"]
-
-
-# -- announcements -----------------------------------------------------------------------------------------------------
-
-
-async def test_a_gone_destination_is_an_error(town: Town) -> None:
-    await town.send("q", b"one")
-    waiting = await town.waiting()
-    batch = await town.freeze(A, *waiting.messages)
-    assert batch is not None
-    await town.tell(town.of["a"].destroy())
-    with pytest.raises(MessagingEntityNotFoundError):
-        await town.tell(town.taking(batch, waiting.birth, *waiting.messages))
 
 
 # -- transfers ---------------------------------------------------------------------------------------------------------

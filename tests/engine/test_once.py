@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from sbredis.engine import NEVER, MalformedCallError, Operation, Outgoing, Transacted, once
-from sbredis.engine._transaction import TransactionStep
+from sbredis.engine import NEVER, MalformedCallError, Outgoing, Transacted, once
 from tests.engine.transactions import World
 
 pytestmark = pytest.mark.anyio
@@ -75,25 +74,6 @@ async def test_a_transaction_takes_up_to_a_hundred_keys_of_up_to_512_bytes(world
     for keys in ({}, many, {b"": 1}, {b"x" * 513: 1}, {b"x": 0}, {b"x": NEVER + 1}):
         with pytest.raises(ValueError, match=r"a (transaction takes|key has) 1 to|window must be"):
             once(world.of["a"], keys)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("1",),
-        ("1", ""),
-        ("0", "x"),
-        ("x", "x"),
-        ("1", "x", "1"),
-        ("1", "x", "1", "x"),
-        ("1", "x" * 513),
-    ],
-)
-async def test_malformed_keys_are_refused(world: World, arguments: tuple[str, ...]) -> None:
-    before = await world.everything()
-    with pytest.raises(MalformedCallError, match="once"):
-        await world.transact(Operation(world.of["a"], TransactionStep("once", arguments)))
-    assert await world.everything() == before
 
 
 async def test_a_key_in_two_operations_of_a_transaction_is_refused(world: World) -> None:

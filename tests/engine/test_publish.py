@@ -12,7 +12,9 @@ from sbredis.engine import (
     MalformedCallError,
     Outgoing,
     Partition,
+    Request,
     RoleLostError,
+    Sent,
     SettingsStaleError,
 )
 from sbredis.exceptions import MessageSizeExceededError, ServiceBusError, ServiceBusQuotaExceededError
@@ -58,21 +60,26 @@ async def test_only_a_scheduled_message_may_be_without_a_route(topic: Topic) -> 
 
 
 @pytest.mark.slow
-async def test_the_number_of_copies_of_several_messages_in_one_call_is_limited(
-    topic: Topic, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_number_of_copies_of_several_messages_in_one_call_is_limited(topic: Topic) -> None:
     """A message that is alone in its call may have more copies. The script and the client both check the limit."""
     many = [Copy(0, b"x")] * 10_001
     messages = [Outgoing(b"m")] * 2
+    call_id = topic.call_id()
+
+    def publish(*routes: list[Copy]) -> Request[Sent]:
+        return topic.topic.publish(call_id, messages[: len(routes)], routes, topic.subscriptions)
+
     before = await topic.everything()
     with pytest.raises(MessageSizeExceededError, match="would have 20002"):
-        topic.topic.publish(topic.call_id(), messages, [many, many], topic.subscriptions)
-    monkeypatch.setattr("sbredis.engine._packing.MAXIMUM_CALL_COPIES", 1_000_000)
+        publish(many, many)
+    whole, one, more = publish(many[:-1], many[:-1]), publish(many[:-1]), publish(many)
+    longer = dict(zip(one.arguments, more.arguments, strict=True))
     with pytest.raises(MalformedCallError, match="routes"):
-        await topic.tell(topic.topic.publish(topic.call_id(), messages, [many, many], topic.subscriptions))
+        await topic.tell(whole._replace(arguments=tuple(longer.get(each, each) for each in whole.arguments)))
     assert await topic.everything() == before
-    await topic.tell(topic.topic.publish(topic.call_id(), messages, [many[:-1], many[:-1]], topic.subscriptions))
-    await topic.tell(topic.topic.publish(topic.call_id(), messages[:1], [[*many, *many]], topic.subscriptions))
+    await topic.tell(whole)
+    call_id = topic.call_id()
+    await topic.tell(publish([*many, *many]))
 
 
 @pytest.mark.parametrize("routes", [[], [(4,)], [(-1,)], [(1, 0)], [(0,), (1,)]])

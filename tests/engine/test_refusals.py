@@ -31,7 +31,6 @@ from sbredis.engine import (
     perform,
     transact,
 )
-from sbredis.engine._lifecycle import State
 from sbredis.engine._scripts import load
 from sbredis.engine._state import FIELD_LISTS
 from sbredis.exceptions import Outcome, ScriptRefusedError, ServiceBusError
@@ -39,6 +38,7 @@ from sbredis.transport import Argument
 from tests.engine.bench import SETTINGS, START, Bench, Everything
 from tests.engine.contracts import COMMON_REFUSALS, OF_A_PARTITION, OF_EVERY_CALL, contract_of
 from tests.engine.malformed import NEW_TOKEN, NOT_NAMES, SETTING, TOKEN, WELL_FORMED, malformed, not_numbers
+from tests.engine.terms import State
 from tests.offenders import Offenders, for_each
 from tests.stored_settings import with_settings
 
@@ -195,15 +195,11 @@ def _cases_of_transactions(_: Call) -> Iterator[Case]:
     for script in ("abandon", "complete", "dead_letter", "defer"):
         yield Case(f"{script}: a lost lock", "UNLOCKED", Call(alone(script, WELL_FORMED[script])))
     yield Case("a key that is known", "KNOWN", Call(alone("once", (1000, "new", 1000, "known"))))
-    yield Case("a key without a window", "BADCALL", Call(alone("once", ("", "new"))))
     yield Case("a watermark that has another value", "CHANGED", Call(alone("advance", ("known", "", "new"))))
     yield Case("a watermark that is not there", "CHANGED", Call(alone("advance", ("new", "old", "new"))))
     yield Case("a watermark too many", "FULL", Call(alone("advance", ("new", "", "new"))))
-    for marks in (("known",), ("known", "", ""), ("", "", "new"), ("new", "", "\t"), ("new", "", "x" * 129)):
-        yield Case(f"the watermark {marks}", "BADCALL", Call(alone("advance", marks)))
-    yield Case("a transfer without a destination", "BADCALL", Call(alone("transfer", ("", "", b"m"))))
-    for wrong in ((), (TOKEN,), (TOKEN, "1"), (TOKEN, "x", ""), (TOKEN, "1", "", "1", "")):
-        yield Case(f"withdraw: {wrong}", "BADCALL", Call(alone("withdraw", wrong)))
+    for step, every in _MALFORMED_STEPS.items():
+        yield from (Case(f"{step}: {wrong}", "BADCALL", Call(alone(step, wrong))) for wrong in every)
     yield Case("withdraw: a message that is not there", "ABSENT", Call(alone("withdraw", (TOKEN, "99", ""))))
     yield Case("a dead letter of a dead letter", "DEAD", Call(alone("dead_letter", (TOKEN, 1, "d1", ""))))
     good = alone("send", WELL_FORMED["send"])
@@ -217,6 +213,8 @@ def _cases_of_transactions(_: Call) -> Iterator[Case]:
         ),
         ("an operation without arguments", ("", 1, 0, 1, "send", 0)),
         ("an operation that is cut off", good[:-1]),
+        ("no grant at the end", (*good, "a b")),
+        ("nothing at the end", (*good, "")),
         ("101 operations", ("", 101, 0, *good[3:] * 101)),
         ("101 transactions", ("", *good[1:] * 101)),
         ("a participant without keys", ("second 1", *good[1:])),
@@ -231,6 +229,29 @@ def _cases_of_transactions(_: Call) -> Iterator[Case]:
     yield Case("a participant twice", "BADCALL", Call((f"first {VERSION}", *good[1:]), more_keys=same))
     yield Case("a participant with older settings", "STALE", Call(("first 1", 1, 0, 2, *good[4:]), more_keys=same))
     yield Case("a participant too many", "BADCALL", Call((" ".join(["first 2"] * 8), *good[1:]), more_keys=same * 8))
+
+
+_DESTINATION = "e the-e 9"
+_TOO_MANY_TRANSFERS: tuple[Argument, ...] = ("", _DESTINATION, *[b"m"] * 1001)
+_MALFORMED_STEPS: dict[str, tuple[tuple[Argument, ...], ...]] = {
+    "once": (
+        *(("", "new"), ("1",), ("1", ""), ("0", "new"), ("x", "new"), ("1", "new", "1"), ("1", "new", "1", "new")),
+        ("1", "x" * 513),
+        tuple(argument for number in range(101) for argument in ("1", f"key{number}")),
+    ),
+    "advance": (
+        *(("known",), ("known", ""), ("known", "", ""), ("", "", "new"), ("new", "", "1", "")),
+        *(("new", "", "\t"), ("new", "", "\n"), ("new", "", "x" * 129), ("x" * 513, "", "1")),
+    ),
+    "transfer": (
+        *(("",), ("", _DESTINATION), ("", "", b"m"), ("", "x" * 65_537, b"m")),
+        *(("i", _DESTINATION, "1", b"m"), ("t", _DESTINATION, "1", b"m"), ("ll", _DESTINATION, "1", "1", b"m")),
+        *(("l", _DESTINATION, "8", b"m"), ("l", _DESTINATION, "1")),
+        _TOO_MANY_TRANSFERS,
+    ),
+    "withdraw": ((), (TOKEN,), (TOKEN, "1"), (TOKEN, "x", ""), (TOKEN, "1", "", "1", "")),
+}
+"""Arguments of the steps that only a transaction has."""
 
 
 def _where_refused(script: str, good: Call, own: tuple[Argument, ...]) -> str:

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from sbredis.engine import CallId, Committed, MalformedCallError, Partition
-from sbredis.engine._bands import SENTINEL
-from sbredis.engine._lifecycle import State
 from sbredis.exceptions import EntityReservedError, MessagesLostError
 from tests.engine.bench import SETTINGS, Bench, set_to
 from tests.engine.reserving import Reader
+from tests.engine.terms import SENTINEL, State
 from tests.engine.topics import Topic
 
 pytestmark = pytest.mark.anyio
@@ -148,13 +147,6 @@ def test_an_entity_that_does_not_give_its_messages_to_receivers_cannot_be_reserv
 
 
 # -- fences, losses ----------------------------------------------------------------------------------------------------
-
-
-async def test_a_partition_that_is_not_reserved_refuses_a_reader(bench: Bench) -> None:
-    reader = Reader(bench)
-    for refused in (reader.ask(None), reader.unpin()):
-        with pytest.raises(MalformedCallError, match="not reserved"):
-            await refused
 
 
 Position = Callable[[Committed], Committed]

@@ -678,6 +678,7 @@ def test_loading_a_script_without_a_file_is_refused(name: str) -> None:
         load(name)
 
 
+@pytest.mark.long("it packs the whole package")
 def test_scripts_are_loaded_from_a_zipped_package(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "sbredis", tmp_path / "whole" / "sbredis", ignore=shutil.ignore_patterns("__pycache__"))
     packed = shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path / "whole")

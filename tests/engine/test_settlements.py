@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sbredis.engine import CallId, Partition, SettlementColumns, SettlementEvent, SettlementsPlace, SettlementsRead
-from sbredis.engine._bands import EPOCH_LEAP
 from sbredis.engine._settlements import Settlement, read_records
 from sbredis.exceptions import DataLayoutError
 from sbredis.transport import forget_memory
 from tests.engine.bench import ENTITY, INCARNATION, NAMESPACE, SALT, SETTINGS, START, Bench, Held, set_to
 from tests.engine.opening import open_with_scripts
+from tests.engine.terms import EPOCH_LEAP
 
 pytestmark = pytest.mark.anyio
 
@@ -98,6 +98,18 @@ async def test_dead_letters_are_noted_under_the_name_that_they_had(bench: Bench)
         E.ABANDONED: 2,
         E.DELIVERIES_EXCEEDED: 1,
     }
+
+
+@pytest.mark.parametrize(
+    "settings", [replace(SETTINGS, audited=True, max_delivery_count=most) for most in (1, 2, 16)], ids=["1", "2", "16"]
+)
+async def test_a_message_whose_locks_end_up_to_the_delivery_limit_is_noted_as_such(bench: Bench) -> None:
+    await bench.send(b"1")
+    for _ in range(bench.partition.settings.max_delivery_count):
+        await bench.one()
+        bench.later(SETTINGS.lock_duration)
+        await bench.due()
+    assert (await events(bench))[-1] == (E.DELIVERIES_EXCEEDED, "1")
 
 
 @DEAD

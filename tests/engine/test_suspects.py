@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sbredis.engine import CallId, CreditReply, Delivery, SentGrant, lease_token, new_token
+from sbredis.engine import CallId, PartitionSettings, SentGrant, lease_token, new_token
 from tests.engine.bench import SETTINGS, Bench, Held, set_to
 from tests.engine.granting import NOTHING, granting
 
@@ -22,29 +22,24 @@ class Keeper:
     def __init__(self, bench: Bench, prefix: str = "AAAAAAAA", hands: int = 1) -> None:
         self.bench, self.prefix, self.hands = bench, prefix, hands
         self.number, self.seen, self.begun = 0, NOTHING, 0
-        self.reply: CreditReply[Delivery] | None = None
         bench.run_id = RUN
 
-    async def take(self, most: int = 10, *, suspects: bool = True) -> list[Held]:
+    async def take(self, most: int = 10) -> list[Held]:
         """Return the messages that come in the reply."""
         self.number += 1
         until = self.seen.messages + most
         grant = granting(self.number, until, run=RUN[:8], prefix=self.prefix)._replace(
-            callers=self.seen.messages, seen=self.seen, begun=self.begun, hands=self.hands, now=True, suspects=suspects
+            callers=self.seen.messages, seen=self.seen, begun=self.begun, hands=self.hands, now=True
         )
         sent = SentGrant(f"holder-{self.prefix}", b"", "", grant)
         granted = await self.bench.tell(self.bench.partition.grant([sent], CallId("", 0, self.bench.now)))
-        reply = self.reply = granted.credits[0]
+        reply = granted.credits[0]
         self.seen = max([self.seen, *(gift.place for gift in reply.gifts)])
         return [
             Held(lease_token(gift.prefix, gift.place.serial), message)
             for gift in reply.gifts
             for message in gift.messages
         ]
-
-    @property
-    def suspects_wait(self) -> bool:
-        return self.reply is not None and self.reply.suspects
 
 
 async def lapse(bench: Bench) -> None:
@@ -63,14 +58,6 @@ async def suspects(bench: Bench) -> list[str]:
 
 
 # -- what counts -------------------------------------------------------------------------------------------------------
-
-
-async def test_a_lapse_counts_as_many_deliveries_as_the_holder_has_hands(bench: Bench) -> None:
-    holder = Keeper(bench, hands=2)
-    await bench.send(*[b"x"] * 5)
-    assert len(await holder.take()) == 5
-    await lapse(bench)
-    assert await failures(bench) == [1, 1, 0, 0, 0]
 
 
 async def test_a_peek_shows_what_a_lapse_will_count_and_changes_nothing(bench: Bench) -> None:
@@ -98,25 +85,42 @@ async def test_messages_that_were_only_fetched_ahead_do_not_die(bench: Bench) ->
 # -- suspects ----------------------------------------------------------------------------------------------------------
 
 
-@set_to(max_delivery_count=10)
-async def test_the_second_counted_lapse_makes_a_message_a_suspect(bench: Bench) -> None:
-    holder = Keeper(bench)
-    await bench.send(b"x")
-    for lapses in (1, 2):
-        (message,) = await holder.take()
-        assert not message.delivery.suspect
-        await lapse(bench)
-        assert len(await suspects(bench)) == (lapses == 2)
-    (message,) = await holder.take()
-    assert (message.delivery.suspect, message.deliveries) == (True, 3)
-
-
 @pytest.mark.parametrize("settings", [replace(SETTINGS, max_delivery_count=2)], ids=["-"])
 async def test_with_two_deliveries_the_first_counted_lapse_makes_a_suspect(bench: Bench) -> None:
     await bench.send(b"x")
     await bench.receive()
     await lapse(bench)
     assert await suspects(bench) == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "letter"),
+    [
+        pytest.param(replace(SETTINGS, max_delivery_count=most), letter, id=str(most))
+        for most, letter in ((1, "1"), (2, "2"), (3, "3"), (10, ":"), (14, ">"), (16, ">"))
+    ],
+)
+async def test_a_dead_letter_says_how_often_its_holder_ended(
+    bench: Bench, settings: PartitionSettings, letter: str
+) -> None:
+    await bench.send(b"x")
+    for _ in range(settings.max_delivery_count):
+        assert not await bench.peek(side="d")
+        await bench.receive()
+        await lapse(bench)
+    (dead,) = await bench.peek(side="d")
+    assert (dead.reason, dead.failures) == (letter, settings.max_delivery_count)
+
+
+@pytest.mark.parametrize("most", [2, 5])
+async def test_a_dead_letter_does_not_count_what_was_before_its_last_settlement(bench: Bench, most: int) -> None:
+    await bench.change(max_delivery_count=most)
+    await bench.send(b"x")
+    for abandoned in [*[False] * (most - 2), True, False]:
+        (message,) = await bench.receive()
+        await (bench.abandon(message) if abandoned else lapse(bench))
+    (dead,) = await bench.peek(side="d")
+    assert (dead.reason, dead.failures) == ("1", most)
 
 
 async def suspected(bench: Bench, count: int = 1, *, level: int = 0) -> list[str]:
@@ -127,30 +131,6 @@ async def suspected(bench: Bench, count: int = 1, *, level: int = 0) -> list[str
         await lapse(bench)
     assert await suspects(bench) == names
     return names
-
-
-async def test_a_suspect_is_given_alone(bench: Bench) -> None:
-    holder = Keeper(bench)
-    await suspected(bench, 2)
-    await bench.send(*[b"x"] * 3)
-    taken = [await holder.take() for _ in range(3)]
-    assert [[message.payload for message in part] for part in taken] == [[b"suspect"], [b"suspect"], [b"x"] * 3]
-
-
-async def test_a_receiver_that_takes_no_suspects_gets_the_others_and_is_told(bench: Bench) -> None:
-    holder = Keeper(bench)
-    await suspected(bench, 40)
-    await bench.send(*[b"x"] * 3)
-    assert [message.payload for message in await holder.take(2, suspects=False)] == [b"x"] * 2
-    assert holder.suspects_wait
-    assert [message.payload for message in await holder.take(suspects=False)] == [b"x"]
-    assert holder.suspects_wait
-    assert await holder.take(suspects=False) == []
-    assert holder.suspects_wait
-    assert holder.reply is not None
-    assert not holder.reply.there
-    assert [message.payload for message in await holder.take()] == [b"suspect"]
-    assert not holder.suspects_wait
 
 
 @pytest.mark.parametrize("how", ["abandoned", "deferred"])

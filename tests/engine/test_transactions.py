@@ -22,7 +22,6 @@ from sbredis.engine import (
     Partition,
     PartRefusedError,
     SessionLock,
-    SettingsStaleError,
     advance,
     once,
     transact,
@@ -31,15 +30,11 @@ from sbredis.engine import (
 )
 from sbredis.engine._transaction import TransactionStep
 from sbredis.exceptions import (
-    KeyAlreadyUsedError,
     MessageLockLostError,
     MessageSizeExceededError,
-    MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
     ServiceBusError,
     ServiceBusQuotaExceededError,
-    SessionLockLostError,
-    WatermarkChangedError,
 )
 from sbredis.transport import forget_memory
 from tests.engine.opening import open_with_scripts
@@ -214,18 +209,6 @@ async def _filled(world: World) -> None:
     assert partition.keys == full.keys
 
 
-async def _disabled(world: World) -> None:
-    stopped = Partition("world", "abc", "b", "the-b", 2, replace(SETTINGS, status="SendDisabled"))
-    await world.tell(stopped.configure(now=world.now))
-    world.of["b"] = stopped
-
-
-async def _changed(world: World) -> None:
-    """Give the queue b newer settings than the caller has."""
-    newer = Partition("world", "abc", "b", "the-b", 2, SETTINGS)
-    await world.tell(newer.configure(now=world.now))
-
-
 async def _deleted(world: World) -> None:
     while await world.tell(world.of["b"].destroy()):
         pass
@@ -242,70 +225,10 @@ REFUSALS: dict[str, tuple[Callable[[World], Any], Refused, type[ServiceBusError]
         MessageLockLostError,
         r"have ended, so other receivers may have the messages: 1\.",
     ),
-    "a dead letter of a dead letter": (
-        _nothing,
-        lambda world: world.settling("dead_letter", "b", Lock(NOBODY, "d1")),
-        ServiceBusError,
-        "Message d1 is a dead letter already",
-    ),
-    "a full queue": (
-        _filled,
-        lambda world: world.sending("b", Outgoing(b"123456")),
-        ServiceBusQuotaExceededError,
-        "^The transaction was refused and has changed nothing",
-    ),
     "a queue that is full with the messages of the transaction": (
         _filled,
         lambda world: world.sending("b", Outgoing(b"12345")),
         ServiceBusQuotaExceededError,
-        "^The transaction was refused and has changed nothing",
-    ),
-    "a disabled queue": (
-        _disabled,
-        lambda world: world.sending("b", Outgoing(b"x")),
-        MessagingEntityDisabledError,
-        "^The transaction was refused and has changed nothing",
-    ),
-    "a message without a session": (
-        _nothing,
-        lambda world: world.sending("c", Outgoing(b"x")),
-        ServiceBusError,
-        "The SessionId was not set on message 0",
-    ),
-    "a session that is not locked": (
-        _nothing,
-        lambda world: Operation(world.of["c"], world.of["c"].set_state(NO_CALL_ID, SessionLock("x", NOBODY), b"state")),
-        SessionLockLostError,
-        "^The transaction was refused and has changed nothing",
-    ),
-    "a lost lock that is to be renewed": (
-        _nothing,
-        lambda world: Operation(world.of["b"], world.of["b"].renew(world.call_id(), [Lock(NOBODY, "1")])),
-        MessageLockLostError,
-        "^The transaction was refused and has changed nothing",
-    ),
-    "a key that is known": (
-        lambda world: world.transact(once(world.of["b"], {b"key": 1})),
-        lambda world: once(world.of["b"], {b"key": 1}),
-        KeyAlreadyUsedError,
-        "^The transaction was refused and has changed nothing",
-    ),
-    "a watermark that was advanced": (
-        lambda world: world.transact(advance(world.of["b"], b"mark", None, "1")),
-        lambda world: advance(world.of["b"], b"mark", None, "1"),
-        WatermarkChangedError,
-        "^The transaction was refused and has changed nothing",
-    ),
-    "a full queue on the way to another": (
-        _filled,
-        lambda world: transfer(world.of["b"], [Outgoing(b"")], ELSEWHERE, 9, "e"),
-        ServiceBusQuotaExceededError,
-        "^The transaction was refused and has changed nothing",
-    ),
-    "changed settings": (
-        _changed,
-        lambda world: world.sending("b", Outgoing(b"x")),
-        SettingsStaleError,
         "^The transaction was refused and has changed nothing",
     ),
     "a deleted queue": (

@@ -10,18 +10,14 @@ from sbredis.engine import (
     NEVER,
     CallId,
     Changes,
-    MalformedCallError,
-    Operation,
     Outgoing,
     Partition,
     encode_changes,
     read_record,
     transfer,
 )
-from sbredis.engine._bands import band, score
-from sbredis.engine._lifecycle import Side, State
-from sbredis.engine._transaction import TransactionStep
 from sbredis.exceptions import MessageSizeExceededError, ServiceBusQuotaExceededError
+from tests.engine.terms import Side, State, band, score
 from tests.engine.transactions import ELSEWHERE, SETTINGS, World
 
 pytestmark = pytest.mark.anyio
@@ -118,27 +114,6 @@ async def test_a_message_that_is_too_large_for_the_destination_is_refused_before
     small = Partition("world", "xyz", "e", "the-e", 1, replace(SETTINGS, largest_message=3))
     with pytest.raises(MessageSizeExceededError):
         transfer(world.of["a"], [Outgoing(b"1234")], small, 9, "small")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("",),
-        ("", "e the-e 9"),
-        ("", "", "x"),
-        ("", "x" * 65_537, "x"),
-        ("i", "e the-e 9", "1", "x"),
-        ("ll", "e the-e 9", "1", "1", "x"),
-        ("t", "e the-e 9", "1", "x"),
-        ("l", "e the-e 9", "8", "x"),
-        ("l", "e the-e 9", "1"),
-    ],
-)
-async def test_a_malformed_transfer_is_refused(world: World, arguments: tuple[str, ...]) -> None:
-    before = await world.everything()
-    with pytest.raises(MalformedCallError, match=r"transfer|message 0"):
-        await world.transact(Operation(world.of["a"], TransactionStep("transfer", arguments)))
-    assert await world.everything() == before
 
 
 async def test_a_lane_of_the_first_partition_recognises_the_call(world: World) -> None:

@@ -17,7 +17,6 @@ from sbredis.engine import (
     once,
     transfer,
 )
-from sbredis.engine._transaction import TransactionStep
 from tests.engine.transactions import ELSEWHERE, World
 
 pytestmark = pytest.mark.anyio
@@ -93,17 +92,6 @@ async def test_many_watermarks_are_listed_in_parts(world: World) -> None:
     found, parts = await listed(world)
     assert {each.name for each in found} == set(names)
     assert parts >= 3
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [("x",), ("x", ""), ("x", "", ""), ("", "", "1"), ("x", "", "1", ""), ("x", "", "\n"), ("x" * 513, "", "1")],
-)
-async def test_malformed_watermarks_are_refused(world: World, arguments: tuple[str, ...]) -> None:
-    before = await world.everything()
-    with pytest.raises(MalformedCallError, match="watermark"):
-        await world.transact(Operation(world.of["a"], TransactionStep("advance", arguments)))
-    assert await world.everything() == before
 
 
 async def test_a_watermark_advances_once_in_a_transaction(world: World) -> None:

@@ -24,9 +24,9 @@ local function open_credit(p)
     length, keys = string.match(p.credit,
     '^(%d+) (%d+) (%d+) (%d)(%d)(%d) (%d+) (%d+) (%d+) (%d+) (%d+) (%S*) (%S*) (%d+) (.*)$')
   c = {
-    turn = tonumber(turn or 0), epochs = tonumber(epochs or 0), ends = tonumber(ends or 0), open = open == '1',
-    rest = rest == '1', untold = untold == '1', keeper_at = tonumber(keeper_at or 0), keeper_till = tonumber(keeper_till or 0),
-    deputy_at = tonumber(deputy_at or 0), deputy_till = tonumber(deputy_till or 0), asked = tonumber(asked or 0),
+    turn = (turn or 0) + 0, epochs = (epochs or 0) + 0, ends = (ends or 0) + 0, open = open == '1',
+    rest = rest == '1', untold = untold == '1', keeper_at = (keeper_at or 0) + 0, keeper_till = (keeper_till or 0) + 0,
+    deputy_at = (deputy_at or 0) + 0, deputy_till = (deputy_till or 0) + 0, asked = (asked or 0) + 0,
     keeper_client = keeper_client or '', deputy_client = deputy_client or '',
     keeper = turn and string.sub(keys, 1, length) or '', deputy = turn and string.sub(keys, length + 1) or '',
     words = {}, dirty = {}, pushes = 16, room = 65536, given = 0, spent = 0, ended = 0,

@@ -1,6 +1,6 @@
 -- Parses the grants of a call: all arguments from `at` on; engine/_grants.py makes them. Returns nil if one of them is
 -- malformed, or if there are more than 32. A grant at a held session has `session`, and its receiver is the token.
--- @use parse_token same_slot
+-- @use flags_of parse_token same_slot
 local function parse_grants(p, argv, at)
   local list, seen = {}, {}
   if #argv - at >= 32 then
@@ -12,12 +12,13 @@ local function parse_grants(p, argv, at)
       '^([%w_.-]+) (%S*) (%d+) (%S+) ([%w_-]+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([abdilnosy]*) (%S*) (%S*) (.*)$')
     local session = source and string.byte(source) == 61 and string.sub(source, 2) or nil
     local most, room = string.match(first or '', '^(%d+):(%d+)$')
+    local has = flags_of(flags or '')
     local other = source == '' or source == 'd' or source == 't' or source == 'next'
     if not receiver or #receiver > 64 or #run > 8 or #prefix ~= 8 or not other and not session
       or session and (not parse_token(receiver) or #session > 512 or string.find(session, '\255', 1, true))
       or first ~= '' and (source ~= 'next' or not most or most + 0 > 1000 or room + 0 > 1073741824)
-      or not session and string.find(flags, '[ly]')
-      or channel ~= '' and not same_slot(p.state, channel) or channel == '' and not string.find(flags, 'n', 1, true) then
+      or not session and (has.l or has.y)
+      or channel ~= '' and not same_slot(p.state, channel) or channel == '' and not has.n then
       return nil
     end
     local g = {
@@ -25,12 +26,9 @@ local function parse_grants(p, argv, at)
       number = number + 0, run = run, prefix = prefix,
       seen = serial + 0, messages = messages + 0, bytes = bytes + 0, begun = begun + 0, hands = hands + 0, callers = callers + 0,
       limit = limit + 0, most_bytes = most_bytes + 0, retired = {},
-      begins = string.find(flags, 'b', 1, true) ~= nil, again = string.find(flags, 'a', 1, true) ~= nil,
-      announced = string.find(flags, 'i', 1, true) ~= nil, now = string.find(flags, 'n', 1, true) ~= nil,
-      once = string.find(flags, 'o', 1, true) ~= nil,
-      suspects = string.find(flags, 's', 1, true) ~= nil,
-      delete = string.find(flags, 'd', 1, true) ~= nil, leaves = string.find(flags, 'l', 1, true) ~= nil,
-      yields = string.find(flags, 'y', 1, true) ~= nil, first = (most or 0) + 0, first_bytes = (room or 0) + 0,
+      begins = has.b == true, again = has.a == true, announced = has.i == true, now = has.n == true, once = has.o == true,
+      suspects = has.s == true, delete = has.d == true, leaves = has.l == true, yields = has.y == true,
+      first = (most or 0) + 0, first_bytes = (room or 0) + 0,
     }
     if session or source == 'next' then -- a session keeps its order, so it gives out suspects in any case
       g.careful, g.suspects = not g.suspects, true

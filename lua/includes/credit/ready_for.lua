@@ -8,7 +8,8 @@ local function ready_for(p, w, side)
     local members = redis.call('ZRANGE', p.order, side.from, side.to, 'BYSCORE', 'LIMIT', at, some)
     local entries = #members > 0 and redis.call('HMGET', p.entries, unpack(members)) or {}
     for i = 1, #members do
-      if not entries[i] or string.byte(entries[i], 12) ~= 50 then
+      local mark = entries[i] and string.byte(entries[i], 12)
+      if not mark or mark ~= 48 and mark < 50 then -- no suspect
         return true, first
       end
       first = true

@@ -14,7 +14,7 @@
 --   more         at the source of free sessions, how many messages and bytes come with each; at a held session, for
 --                each gift that was not seen its prefix, its serial, and its messages as runs
 -- `ranked` is the rank that it had when it was read. `untold` says that its receiver was not told yet of an end.
--- @use open_credit rank_of
+-- @use flags_of open_credit rank_of
 local function words_of(p, keys)
   local c, missing = open_credit(p), {}
   for i = 1, #keys do
@@ -29,17 +29,16 @@ local function words_of(p, keys)
       local channel, number, prefix, serial, messages, bytes, seen, begun, hands, callers, limit, most_bytes, flags, epoch, ends,
         open_until, forget_at, turn, told, unseen, more = string.match(found[i],
         '^(%S*) (%d+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%a*) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S*) ?(%S*)$')
+      local source, has = string.match(key, ' (.*)$'), flags_of(flags)
       w = {
-        key = key, source = string.match(key, ' (.*)$'), session = string.match(key, ' =(.*)$'), channel = channel,
+        key = key, source = source, session = string.byte(source) == 61 and string.sub(source, 2) or nil, channel = channel,
         number = number + 0, prefix = prefix,
         serial = serial + 0, messages = messages + 0, bytes = bytes + 0, seen = seen + 0, begun = begun + 0, hands = hands + 0,
-        callers = callers + 0, limit = limit + 0, most_bytes = most_bytes + 0, once = string.find(flags, 'o', 1, true) ~= nil,
-        announced = string.find(flags, 'i', 1, true) ~= nil, delete = string.find(flags, 'd', 1, true) ~= nil,
-        suspects = string.find(flags, 's', 1, true) ~= nil, passed = string.find(flags, 'p', 1, true) ~= nil,
-        late = string.find(flags, 'u', 1, true) ~= nil, epoch = epoch + 0, ends = ends + 0, open_until = open_until + 0,
+        callers = callers + 0, limit = limit + 0, most_bytes = most_bytes + 0,
+        once = has.o == true, announced = has.i == true, delete = has.d == true, suspects = has.s == true, passed = has.p == true,
+        late = has.u == true, yields = has.y == true, marked = has.m == true, careful = has.c == true,
+        epoch = epoch + 0, ends = ends + 0, open_until = open_until + 0,
         forget_at = forget_at + 0, turn = turn + 0, told = told + 0, unseen = {},
-        yields = string.find(flags, 'y', 1, true) ~= nil, marked = string.find(flags, 'm', 1, true) ~= nil,
-        careful = string.find(flags, 'c', 1, true) ~= nil,
         first = (string.match(more, '^%d+') or 0) + 0, first_bytes = (string.match(more, '^%d+:(%d+)$') or 0) + 0,
       }
       if w.session then

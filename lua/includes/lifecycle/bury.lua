@@ -1,5 +1,5 @@
 -- Moves a message to the dead-letter queue of its partition, or to another `side` of dead letters. There it gets a new
--- number.
+-- number. A reason that is no letter says how often its holder ended at last: then it is at the delivery limit too.
 -- @use entry_text mark_dead sides
 local function bury(p, member, e, reason, side)
   side = side or SIDES.d
@@ -8,7 +8,8 @@ local function bury(p, member, e, reason, side)
   local name = side.prefix .. string.format('%.0f', p.dead_seq)
   mark_dead(e, member, reason)
   if p.noted then
-    p.noted[#p.noted + 1] = ((reason == 'M' or reason == 'L') and 'm' or reason == 'T' and 't' or 'd') .. member
+    local at_limit = reason == 'M' or string.byte(reason) < 65
+    p.noted[#p.noted + 1] = (at_limit and 'm' or reason == 'T' and 't' or 'd') .. member
   end
   p.taken[#p.taken + 1] = member
   p.forgotten[#p.forgotten + 1] = member

@@ -51,7 +51,8 @@ local function choose_messages(p, side, token, most, room, members_of, pushes, s
       end
     end
     local fit = count_records_that_fit(p, stored, room, entries)
-    local passes = suspects == false and entries[1] and string.byte(entries[1], 12) == 50
+    local first = suspects == false and entries[1] and string.byte(entries[1], 12) or 32
+    local passes = first == 48 or first > 49
     if pushes and p.biggest > 16384 and not passes and redis.call('HSTRLEN', record_key(p.keys, stored[1]), stored[1]) > 16384 then
       break
     end
@@ -69,7 +70,8 @@ local function choose_messages(p, side, token, most, room, members_of, pushes, s
       elseif main and string.byte(head) == 120 then
         expires = string.sub(record, 16, 28)
       end
-      local suspect = text and string.byte(text, 12) == 50
+      local mark = text and string.byte(text, 12) or 32
+      local suspect = mark == 48 or mark > 49
       if suspect and not suspects then
         passed = true
       elseif suspect and n > 0 then

@@ -29,7 +29,7 @@ local function still_held(p, group, seen, lost)
     local member, text = members[i], found[i]
     if text ~= last then -- messages of one size that were given out together have equal entries
       last, same = text, text and string.sub(text, 1, 11) == token
-      own = same and string.byte(text, 12) >= 111
+      own = same and string.byte(text, 12) >= 96
     end
     local fresh = same and (live or own and lease_end(p, token .. member) > p.logical)
     if fresh then

@@ -7,8 +7,8 @@ local function delivery_extras(list, place, text, at)
   if not at then
     _, at = string.find(text, ';%d*;%d*;', 34)
   end
-  local n, facts, mark = #list, string.sub(text, 14, 33), string.byte(text, 12)
-  if mark == 50 or mark == 113 then -- 2, q
+  local n, facts, mark = #list, string.sub(text, 14, 33), string.byte(text, 12) % 64
+  if mark == 48 or mark > 49 then -- a suspect
     facts = string.upper(string.sub(facts, 1, 1)) .. string.sub(facts, 2)
   end
   if string.byte(facts, 2) ~= 45 then -- not -: a dead letter

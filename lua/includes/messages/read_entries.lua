@@ -1,10 +1,11 @@
 -- Returns the entries of the first of these messages: of all that fit into `room` bytes, and perhaps of some more; at
 -- least one. An entry with changed properties can be as long as a message. So entries are read in parts until there is
--- no room, unless messages as large as the largest that the partition has had would all fit.
+-- no room, unless messages as large as the largest that the partition has had would all fit. Most messages have no
+-- entry, so for many messages it is first asked whether there are any: for a few, that would cost more than it saves.
 -- @use changes_size read_many sentinel
 local function read_entries(p, members, room)
   local n = #members
-  if redis.call('HLEN', p.entries) <= redis.call('HEXISTS', p.entries, SENTINEL.name) then -- the usual case
+  if n > 16 and redis.call('HLEN', p.entries) <= redis.call('HEXISTS', p.entries, SENTINEL.name) then -- the usual case
     local none = {}
     for i = 1, n do
       none[i] = false

@@ -24,8 +24,7 @@ local function apply_renew(p, held)
       if not whole and not key then
         key = mine.token .. name
         marks[#marks + 1] = name
-        local mark = string.byte(text, 12)
-        marks[#marks + 1] = mine.token .. (mark == 49 and 'p' or mark == 50 and 'q' or 'o') .. string.sub(text, 13)
+        marks[#marks + 1] = mine.token .. string.char(string.byte(text, 12) + 64) .. string.sub(text, 13)
       end
       if key then
         leases[#leases + 1] = key

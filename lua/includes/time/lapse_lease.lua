@@ -33,7 +33,7 @@ local function lapse_lease(p, o, key, at)
   end
   for i = 1, #members do
     if found[i] and string.sub(found[i], 1, 11) == token then
-      local other = alone and token or string.byte(found[i], 12) >= 111 and token .. members[i]
+      local other = alone and token or string.byte(found[i], 12) >= 96 and token .. members[i]
       local later = other and lease_end(p, other) - till or -1
       if later < 0 or alone and later == 0 then
         local counted = other or not begun or begun.left > 0

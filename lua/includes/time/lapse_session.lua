@@ -18,7 +18,7 @@ local function lapse_session(p, o, token, name, at)
   for i = 1, #members do
     local m, counted = note_moved(o, members[i], 'L', entry(found[i])), true
     if begun and m.e.home ~= 'f' and m.e.home ~= 'g' then
-      if begun.careful and m.e.mark == '2' then
+      if begun.careful and m.e.mark ~= ' ' and m.e.mark ~= '1' then
         begun.left, begun.changed = 0, true
       end
       counted = begun.left > 0

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from sbredis.engine import NEVER
-from sbredis.engine._bands import split_member
-from sbredis.engine._lifecycle import Condition, Event, Reason, Side, State
 from tests.engine.model.values import (
     REAL_BOUNDS,
     Bounds,
@@ -22,6 +20,7 @@ from tests.engine.model.values import (
     Snapshot,
     row,
 )
+from tests.engine.terms import Condition, Event, Reason, Side, State, split_member
 
 SEATS = {State.ACTIVE: "a", State.HELD: "h", State.DEFERRED: "p", State.SCHEDULED: "s"}
 
@@ -249,7 +248,7 @@ class Contents:
             facts += [f"expires {message.expires}"] if message.expires < NEVER else []
             facts += [f"home {message.home}"] if message.home != "a" else []
             facts += ["interrupted"] if message.interrupted else []
-            facts += [f"reason {message.reason.value}"] if message.reason is not Reason.NONE else []
+            facts += [f"reason {message.letter}"] if message.reason is not Reason.NONE else []
             facts += [f"stored as {message.store_number}"] if message.side is Side.DEAD else []
             lines.append("  " + ", ".join(facts))
         lines += [f"  lease {token} until {lease.until}" for token, lease in self.leases.items()]

@@ -24,16 +24,18 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sbredis.engine import NEXT_SESSION, SessionGift, lease_token
-from sbredis.engine._bands import EPOCH_LEAP
-from sbredis.receiving._credit import (
+from sbredis.engine import (
+    NEXT_SESSION,
     CreditAnswer,
     CreditGift,
     CreditGrant,
     CreditPush,
     CreditReply,
     GiftPlace,
+    SessionGift,
+    lease_token,
 )
+from tests.engine.terms import EPOCH_LEAP
 
 __all__ = [
     "DELIVERY_CALLS",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from sbredis.engine import NEVER
-from sbredis.engine._bands import LEVELS
-from sbredis.engine._lifecycle import Event, Side
 from tests.engine.model.turns import Turns
 from tests.engine.model.values import Message
+from tests.engine.terms import LEVELS, Event, Side
 
 
 class DueWork(Turns):

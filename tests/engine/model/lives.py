@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from sbredis.engine import NEVER
-from sbredis.engine._lifecycle import COUNTED, ENDS, Condition, Event, Side, State, decide
 from tests.engine.model.contents import Contents
 from tests.engine.model.values import Message, MessageLease
+from tests.engine.terms import COUNTED, ENDS, Condition, Event, Side, State, decide
 
+MOST_LAPSES = 14
 _UNTOUCHING = {State.DEFERRED}
 _TAKING = {
     *(Event.RECEIVE, Event.RECEIVE_AND_DELETE, Event.RECEIVE_DEFERRED, Event.RECEIVE_DEFERRED_AND_DELETE),
@@ -40,9 +41,10 @@ class Lives(Contents):
         """Apply an event to a message; the table decides the next state."""
         message.failures += (message.side, event) in COUNTED
         if event is Event.LAPSE:
-            message.lapses = 2 if message.lapses or self.settings.max_delivery_count <= 2 else 1
+            message.lapses = min(message.lapses + 1, MOST_LAPSES)
+            message.suspect = message.suspect or message.lapses > 1 or self.settings.max_delivery_count <= 2
         elif event in (Event.ABANDON, Event.DEFER):
-            message.lapses = 0
+            message.lapses, message.suspect = 0, False
         expired = message.expires <= now
         facts = {
             Condition.DUPLICATE: duplicate,
@@ -69,6 +71,7 @@ class Lives(Contents):
             self.dead_seq += 1
             message.died_as = message.number
             message.number, message.reason = self.dead_seq, outcome.reason
+            message.ended = message.lapses
             message.level, message.home, message.expires, message.session = 0, "a", NEVER, None
         elif outcome.side is not side:
             self.seq += 1
@@ -79,7 +82,7 @@ class Lives(Contents):
             message.enqueue(now, self.settings.time_to_live)
         locked = (State.LOCKED, State.HELD)
         if outcome.side is not side:
-            message.lapses = 0
+            message.lapses, message.suspect = 0, False
         if outcome.side is not side or (state in locked and outcome.state not in locked):
             kept = event is Event.RELEASE and message.interrupted  # it was released unread
             message.interrupted = (interrupted or kept) and outcome.side is side

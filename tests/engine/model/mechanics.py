@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any, NoReturn, Self, TypeVar
 
 from sbredis.engine import NEVER
-from sbredis.engine._bands import EPOCH_LEAP, split_member
 from tests.engine.model.due_work import DueWork
 from tests.engine.model.values import MOST, Call, Lane, Plan, Refused
+from tests.engine.terms import EPOCH_LEAP, split_member
 
 R = TypeVar("R")
 

@@ -8,8 +8,6 @@ from dataclasses import replace
 from itertools import accumulate
 
 from sbredis.engine import NEVER
-from sbredis.engine._bands import BANDS, RESERVED
-from sbredis.engine._lifecycle import TRANSITIONS, Event, Side, State
 from tests.engine.model.receiving import Receiving
 from tests.engine.model.sending import session_of
 from tests.engine.model.values import (
@@ -28,6 +26,7 @@ from tests.engine.model.values import (
     Settled,
     Together,
 )
+from tests.engine.terms import BANDS, RESERVED, TRANSITIONS, Event, Side, State
 
 
 class Model(Receiving):

@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from sbredis.engine._lifecycle import Event, Side, State
 from tests.engine.model.sending import Sending
 from tests.engine.model.values import (
     LETTERS,
@@ -18,8 +17,7 @@ from tests.engine.model.values import (
     Peeked,
     Received,
 )
-
-SUSPECT = 2  # the lapses after which a message is a suspect
+from tests.engine.terms import Event, Side, State
 
 
 class Receiving(Sending):
@@ -48,7 +46,7 @@ class Receiving(Sending):
             passed: list[int] = []
             wanted = most if session is None else self._most_of(session, most, call.now)
             for message in self._ready_in(session, side):
-                suspect = message.lapses == SUSPECT
+                suspect = message.suspect
                 if len(found) == wanted or (found and suspect):
                     break
                 if message.expires <= call.now:

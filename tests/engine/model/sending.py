@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sbredis.engine import NEVER, decode
-from sbredis.engine._bands import LEVELS
-from sbredis.engine._lifecycle import Event, State
 from sbredis.exceptions import DataLayoutError
 from tests.engine.model.mechanics import Mechanics
 from tests.engine.model.values import (
@@ -20,6 +18,7 @@ from tests.engine.model.values import (
     Together,
     Undone,
 )
+from tests.engine.terms import LEVELS, Event, State
 
 
 def session_of(payload: bytes) -> str | None:

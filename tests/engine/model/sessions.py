@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sbredis.engine._lifecycle import Event, Side, State
 from tests.engine.model.operations import Model
 from tests.engine.model.values import MOST, Accepted, Call, Listed, Message, Plan, Purged, Session, Together, Told
+from tests.engine.terms import Event, Side, State
 
 __all__ = ["SessionModel"]
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sbredis.engine import NEVER
-from sbredis.engine._bands import EPOCH_LEAP
-from sbredis.engine._lifecycle import Event, Side, State
 from tests.engine.model.sending import session_of
 from tests.engine.model.sessions import SessionModel
 from tests.engine.model.values import MOST, Call, Copy, Delivery, Message, Outgoing, Plan, Sent, Stored, Together
+from tests.engine.terms import EPOCH_LEAP, Event, Side, State
 
 __all__ = ["TopicModel"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sbredis.engine._lifecycle import Side
 from tests.engine.model.lives import Lives
 from tests.engine.model.values import Session
+from tests.engine.terms import Side
 
 
 class Turns(Lives):

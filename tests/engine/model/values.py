@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from sbredis.engine import NEVER
-from sbredis.engine._bands import band, member, score
-from sbredis.engine._lifecycle import Reason, Side, State
+from tests.engine.terms import Reason, Side, State, band, member, score
 
 MOST = 1000
 ROOM = 4 * 1024 * 1024
@@ -330,9 +329,11 @@ class Message:
     side: Side = Side.MAIN
     state: State = State.NEW
     failures: int = 0
-    lapses: int = 0  # the deliveries that ended with the ends of locks since the last settlement; 2 is a suspect
+    lapses: int = 0  # the deliveries that ended with the ends of locks since the last settlement
+    suspect: bool = False
     home: str = "a"
     reason: Reason = Reason.NONE
+    ended: int = 0  # how many lapses a dead letter had at last
     changes: bytes = b""
     token: str = ""
     alone: bool = False  # whether it has a lease of its own, or had one, because it was renewed alone
@@ -351,6 +352,16 @@ class Message:
     def own_key(self) -> str:
         """The key of the message's own lease."""
         return self.token + self.name
+
+    @property
+    def letter(self) -> str:
+        """The reason of a dead letter as its entry has it."""
+        return chr(ord("0") + self.ended) if self.reason is Reason.LAPSES else self.reason.value
+
+    @property
+    def mark(self) -> str:
+        """The lapses as the entry has them."""
+        return " " if not self.lapses else "0" if self.suspect and self.lapses == 1 else chr(ord("0") + self.lapses)
 
     @property
     def size(self) -> int:
@@ -379,13 +390,13 @@ class Message:
             self.name,
             self.record,
             self.failures,
-            self.reason.value,
+            self.letter,
             self.changes,
             letter,
             expires,
             self.interrupted,
             self.died_as,
-            self.lapses == 2,
+            self.suspect,
         )
 
 
@@ -428,7 +439,7 @@ class Row(NamedTuple):
     token: str
     alone: bool
     failures: int
-    lapses: int
+    mark: str
     expires: int
     home: str
     reason: str
@@ -488,10 +499,10 @@ def row(message: Message) -> Row:
         message.token,
         message.alone,
         message.failures,
-        message.lapses,
+        message.mark,
         message.expires,
         {"a": "i", "f": "g"}[message.home] if message.interrupted else message.home,
-        message.reason.value,
+        message.letter,
         message.changes,
         len(message.record),
         message.store_number,

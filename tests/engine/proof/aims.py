@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from sbredis.engine import NEVER, Lock, Outgoing, Redrive
-from sbredis.engine._bands import band, score
-from sbredis.engine._lifecycle import Side, State
 from sbredis.engine._settings import Status
 from tests.engine import model as m
 from tests.engine.proof import draws
@@ -20,6 +18,7 @@ from tests.engine.proof.comparison import How, moment
 from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.machine import AGAIN, Machine, every
 from tests.engine.proof.town import Town
+from tests.engine.terms import Side, State, band, score
 
 _STRANGE = [Lock("x" * 11, "1", b"", 0)]
 

@@ -16,11 +16,11 @@ from sbredis.engine import (
     Request,
     Sent,
 )
-from sbredis.engine._lifecycle import Event, Side
 from sbredis.engine._partition import COMMON_ARGUMENTS
 from tests.engine import model as m
 from tests.engine.proof.comparison import FIRST_VERSION, Comparison, How, Step, mirrored
 from tests.engine.taking import receiving
+from tests.engine.terms import Event, Side
 
 LARGE = 1 << 20
 PLAIN = How()

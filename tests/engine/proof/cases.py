@@ -7,10 +7,10 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from sbredis.engine._contracts import contract, refusals
-from sbredis.engine._lifecycle import TRANSITIONS, Event, Side, State
 from sbredis.engine._lua_files import read_source
 from tests.engine.proof.breakages import WITHOUT_LANE, script_of
 from tests.engine.proof.comparison import UNTURNED, Tally, Transition, in_transactions
+from tests.engine.terms import TRANSITIONS, Event, Side, State
 
 OPERATIONS = (
     *("abandon", "cancel", "complete", "configure", "count", "dead_letter", "defer", "destroy", "due"),
@@ -55,7 +55,7 @@ ALL_TRANSITIONS: tuple[Transition, ...] = tuple(
     (*of, condition)
     for of, outcomes in TRANSITIONS.items()
     for condition in outcomes
-    # The machine of reserved ranges has commits, and test_lost_at_random.py damages records.
+    # The machine of reserved ranges has commits, and test_lost_records.py damages records.
     if not of_a_move(*of) and of[2] not in {Event.COMMIT, Event.LOSE}
 )
 _OF_TRANSACTIONS = {

@@ -18,12 +18,12 @@ from sbredis.engine import (
     PartitionSettings,
     Request,
 )
-from sbredis.engine._lifecycle import Condition, Event, Side, State
 from tests.engine import model as m
 from tests.engine.proof.breakages import breakages
 from tests.engine.proof.hosts import Host
 from tests.engine.proof.picture import check_store, told
 from tests.engine.taking import first_token
+from tests.engine.terms import Condition, Event, Side, State
 
 NAMESPACE, SALT = "proof", "abc"
 T0 = 1_700_000_000_000

@@ -1,6 +1,6 @@
 """The run of the machine of credit: it ends after enough steps, when each required case has happened often enough.
 
-python -m tests.engine.proof.credit_run [--steps N] [--times N] [--seconds N] [--begin-at SEED]
+python -m tests.engine.proof.credit_run [--steps N] [--times N] [--seconds N] [--begin-at PART]
 
 It prints a table of all cases: the transitions of the decider, what the partition did with grants, faults, and others.
 A run that breaks a promise prints its seed; ``run(SEED, STEPS)`` of credit_machine.py repeats it.
@@ -8,13 +8,12 @@ A run that breaks a promise prints its seed; ``run(SEED, STEPS)`` of credit_mach
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections import Counter
 
 from sbredis.receiving._credit import TABLE
 from tests.engine.proof.credit_machine import run, transition
+from tests.engine.proof.until import run_until
 
 __all__ = ["REQUIRED", "STEPS", "prove"]
 
@@ -89,27 +88,13 @@ def prove(seeds: range, seen: Counter[str] | None = None) -> Counter[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=200_000, help="the least number of steps")
-    parser.add_argument("--times", type=int, default=100, help="the number of times that each case must have happened")
-    parser.add_argument("--seconds", type=float, default=3_600, help="the time after which to give up")
-    parser.add_argument("--begin-at", type=int, default=0, metavar="SEED", help="the seed of the first run")
-    given = parser.parse_args()
-    started, seen, seed = time.monotonic(), Counter[str](), given.begin_at
-    rare: list[str] = [*REQUIRED]
-    try:
-        while (rare or seen["steps"] < given.steps) and time.monotonic() - started < given.seconds:
-            prove(range(seed, seed + 50), seen)
-            seed += 50
-            rare = sorted((case for case in REQUIRED if seen[case] < given.times), key=seen.__getitem__)
-            spent = time.monotonic() - started
-            shown = ", ".join(rare[:4]) or "none"
-            sys.stdout.write(f"{seen['steps']:>9,} steps in {spent:,.0f} s; too rare: {shown}\n")
-            sys.stdout.flush()
-    finally:  # the table says what was done before a failure, too
-        others = sorted(seen.keys() - {*REQUIRED})
-        sys.stdout.write("".join(f"  {case:<50}{seen[case]:>9,}\n" for case in (*REQUIRED, *others)))
-    return 1 if rare else 0
+    return run_until(
+        __doc__,
+        REQUIRED,
+        lambda number, seen: prove(range(50 * number, 50 * (number + 1)), seen),
+        steps=200_000,
+        times=100,
+    )
 
 
 if __name__ == "__main__":

@@ -4,16 +4,14 @@ Their replies, pushes, words, leases and ready messages must be equal after each
 faults are those of the machine of credit (``credit_machine.py``); a failover that loses writes restores the keys of the
 partition. Steps of the server's clock are left out: the scripts judge some waiting times only when they read a word.
 
-python -m tests.engine.proof.credit_twin [--steps N] [--seconds N] [--begin-at SEED]
+python -m tests.engine.proof.credit_twin [--steps N] [--seconds N] [--begin-at PART]
 """
 
 from __future__ import annotations
 
-import argparse
 import copy
 import itertools
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -37,11 +35,12 @@ from sbredis.engine import (
     push_channel,
     read_push,
 )
-from sbredis.engine._bands import BAND_WIDTH, LEVELS
 from tests.engine.model import Refused
 from tests.engine.model.credit import CallGrant, CreditCall, CreditPartition, Token, Word, holder
 from tests.engine.proof.credit_machine import LOCK, BrokenPromiseError, CreditMachine, require
 from tests.engine.proof.hosts import USUAL, Host, Read, host, source_at_start
+from tests.engine.proof.until import run_until
+from tests.engine.terms import BAND_WIDTH, LEVELS
 
 __all__ = ["CASES", "TwinMachine", "TwinPartition", "prove", "unhurried"]
 
@@ -222,8 +221,8 @@ class TwinPartition(CreditPartition):
         ready = [int(name) for name in ask("ZRANGE", keys[1], 0, LEVELS * BAND_WIDTH - 1, "BYSCORE")]
         require(ready == sorted(itertools.chain(*self.ready.values())), "other ready messages", ready, self.ready)
         entries = ask("HMGET", keys[2], *ready) if ready else []
-        lapses = [0 if entry is None else b" 12".index(entry[11]) for entry in entries]
-        counted = [min(2, self.items[name].lapses) for name in ready]
+        lapses = [0 if entry is None or entry[11:12] == b" " else entry[11] - ord("0") for entry in entries]
+        counted = [min(14, self.items[name].lapses) for name in ready]
         require(lapses == counted, "other lapses", lapses, counted)
         tokens = {token.decode() for token in ask("HKEYS", keys[3])}
         locks = {token_of(token) for token, lease in self.leases.items() if not lease.source.startswith("=")}
@@ -445,23 +444,14 @@ def prove(seeds: Iterable[int], on: Host, seen: Counter[str] | None = None) -> C
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=50_000, help="the least number of steps")
-    parser.add_argument("--seconds", type=float, default=3_600, help="the time after which to give up")
-    parser.add_argument("--begin-at", type=int, default=0, metavar="SEED", help="the seed of the first run")
-    given = parser.parse_args()
-    started, seen, seed = time.monotonic(), Counter[str](), given.begin_at
-    rare: list[str] = [*CASES]
     with host(USUAL, unhurried(source_at_start)) as on:
-        while (rare or seen["steps"] < given.steps) and time.monotonic() - started < given.seconds:
-            prove(range(seed, seed + 5), on, seen)
-            seed += 5
-            rare = [case for case in CASES if not seen[case]]
-            spent = time.monotonic() - started
-            sys.stdout.write(f"{seen['steps']:>9,} steps in {spent:,.0f} s; never: {', '.join(rare) or 'none'}\n")
-            sys.stdout.flush()
-    sys.stdout.write("".join(f"  {case:<50}{seen[case]:>9,}\n" for case in CASES))
-    return 1 if rare else 0
+        return run_until(
+            __doc__,
+            CASES,
+            lambda number, seen: prove(range(5 * number, 5 * (number + 1)), on, seen),
+            steps=50_000,
+            times=1,
+        )
 
 
 if __name__ == "__main__":

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from sbredis.engine._lifecycle import Condition, Event, State
 from tests.engine.proof import aims, session_rules, topic_rules, transaction_rules
 from tests.engine.proof.cases import Case
 from tests.engine.proof.machine import AGAIN, REFUSED_FOR
 from tests.engine.proof.transaction_scenes import SCENES
+from tests.engine.terms import Condition, Event, State
 
 __all__ = ["home", "rules", "wrong_calls"]
 

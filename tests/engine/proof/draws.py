@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from sbredis.engine import NEVER, Content, Copy, Outgoing, PartitionSettings, encode
-from sbredis.engine._lifecycle import Side
 from tests.engine.proof.comparison import How
+from tests.engine.terms import Side
 
 LANES = ("a", "b", "c", "d", "e")
 SCALES = (1, 9, 1_000, 1_000, 30_000, 60_000)

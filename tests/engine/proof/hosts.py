@@ -255,29 +255,20 @@ def _held_in_memory(item: Any) -> dict[bytes, bytes]:
 
 
 @contextmanager
-def host(
-    kind: Kind,
-    read: Read = source_at_start,
-    *,
-    server: LocalServer | Address | None = None,
-    made: Callable[..., Host] = Host,
-) -> Iterator[Host]:
-    """Open a host of this kind, with a server of its own or with the given running server.
-
-    ``made`` is the class of a host on a real server.
-    """
+def host(kind: Kind, read: Read = source_at_start, *, server: LocalServer | Address | None = None) -> Iterator[Host]:
+    """Open a host of this kind, with a server of its own or with the given running server."""
     if kind == "memory":
         memory = FakeServer(version=(7, 4), server_type="redis")
         with FakeRedis(server=memory) as client, closing(Host(cast("Client", client), read, memory=memory)) as on:
             yield on
     elif server is None:
-        with LocalServer() as fresh, host(kind, read, server=fresh, made=made) as on:
+        with LocalServer() as fresh, host(kind, read, server=fresh) as on:
             yield on
     else:
         port: dict[str, Any] = {"host": server.host, "port": server.port, "single_connection_client": True}
         with (
             redis.Redis(**port) as client,
-            closing(made(cast("Client", client), read, has_library=kind == "library")) as on,
+            closing(Host(cast("Client", client), read, has_library=kind == "library")) as on,
         ):
             yield on
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from sbredis.engine import NEVER, Lock, Outgoing, PartitionSettings, Redrive
-from sbredis.engine._lifecycle import Side, State
 from sbredis.engine._settings import Status
 from tests.engine import model as m
 from tests.engine.proof import draws
@@ -23,6 +22,7 @@ from tests.engine.proof.hosts import Host
 from tests.engine.proof.scenes import SCENES
 from tests.engine.proof.seeking import Seeker, Settle
 from tests.engine.proof.town import Town
+from tests.engine.terms import Side, State
 
 WrongCalls: TypeAlias = st.SearchStrategy[list[tuple[tuple[str, str], str, int]]]
 REFUSED_FOR = {

@@ -21,13 +21,12 @@ from sbredis.engine import (
     transact,
     withdraw,
 )
-from sbredis.engine._bands import band, score
-from sbredis.engine._lifecycle import Condition, Event, Side, State
 from tests.engine.model import Refused
 from tests.engine.proof.comparison import Transition
 from tests.engine.proof.moves_cases import MOVES, Place, text_of
 from tests.engine.proof.moves_failures import FailingMovesMachine
 from tests.engine.proof.moves_machine import LOCK, WHY, Mover
+from tests.engine.terms import Condition, Event, Side, State, band, score
 
 __all__ = ["AimedMovesMachine"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from sbredis.engine._lifecycle import ENDS, TRANSITIONS, Condition, Event, Side, State
 from tests.engine.proof.cases import of_a_move
 from tests.engine.proof.comparison import Transition
+from tests.engine.terms import ENDS, TRANSITIONS, Condition, Event, Side, State
 
 __all__ = ["MOVES", "REQUIRED", "Place", "condition_of", "table", "text_of"]
 

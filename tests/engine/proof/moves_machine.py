@@ -43,12 +43,11 @@ from sbredis.engine import (
     transfer,
     withdraw,
 )
-from sbredis.engine._bands import SENTINEL_BAND, split_score, state_of_band
-from sbredis.engine._lifecycle import Condition, Event, Side, State
 from tests.engine.model import Refused
 from tests.engine.proof.hosts import Host
 from tests.engine.proof.moves_cases import Place, condition_of, text_of
 from tests.engine.taking import first_token, receiving
+from tests.engine.terms import SENTINEL_BAND, Condition, Event, Side, State, split_score, state_of_band
 from tests.stored_settings import with_settings
 
 __all__ = ["LOCK", "WHY", "Mover", "MovesMachine"]

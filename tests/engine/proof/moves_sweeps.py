@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from sbredis.engine import Request, Swept, Taken, sweep_together, take_together
-from sbredis.engine._lifecycle import Event
 from sbredis.engine._moving import read_taken
 from tests.engine.proof.moves_machine import Mover, MovesMachine
+from tests.engine.terms import Event
 
 __all__ = ["SweepingMovesMachine"]
 

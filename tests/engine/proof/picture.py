@@ -10,11 +10,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from sbredis.engine import NEVER, Record, read_record
-from sbredis.engine._bands import BAND_WIDTH, split_member, split_score, state_of_band
 from sbredis.engine._keys import KINDS, STORE_KINDS
-from sbredis.engine._lifecycle import Side, State
 from sbredis.engine._settings import SETTINGS
 from tests.engine.model import Model, Row, SessionRow, Settings, Snapshot
+from tests.engine.terms import BAND_WIDTH, Side, State, split_member, split_score, state_of_band
 from tests.stored_settings import settings_of
 
 SORTED = ("order", "locks", "due", "dedup", "sessions", "turns", "once", "grants", "kept")
@@ -25,7 +24,7 @@ SENTINEL, SENTINEL_SCORE = b"0" * 65, 31 * BAND_WIDTH
 
 _WHOLE = re.compile(rb"0|-?[1-9][0-9]{0,15}")
 _ENTRY = re.compile(
-    rb"([A-Za-z0-9_-]{11}[ 12opq]| {11}[ 12])([0-7])([afig])([-ATMLFS])([0-9]{5})([0-9]{13})([1-9][0-9]*);"
+    rb"([A-Za-z0-9_-]{11}[ 0->`p-~]| {11}[ 0->])([0-7])([afig])([-1->ATMFS])([0-9]{5})([0-9]{13})([1-9][0-9]*);"
     rb"([1-9][0-9]*|);([1-9][0-9]*|);(.*)",
     re.DOTALL,
 )
@@ -50,7 +49,7 @@ _KIND_OF_DUE = {"a": State.SCHEDULED, "d": State.DELAYED, "e": State.ACTIVE}
 class Entry(NamedTuple):
     token: str
     alone: bool
-    lapses: int
+    mark: str
     level: int
     home: str
     reason: str
@@ -132,11 +131,11 @@ def _entry(text: bytes) -> Entry:
     assert match, f"{text!r} is no entry"
     token, home, reason = (match[place].decode() for place in (1, 3, 4))
     number, before = (int(match[place]) if match[place] else None for place in (8, 9))
-    alone = token[11] in "opq"
+    alone = ord(token[11]) >= 96
     return Entry(
         token[:11],
         alone,
-        " 12opq".index(token[11]) % 3,
+        chr(ord(token[11]) - 64) if alone else token[11],
         int(match[2]),
         home,
         reason,
@@ -192,7 +191,7 @@ class Standing(NamedTuple):
 
     @property
     def row(self) -> Row:
-        blank = Entry(BLANK, False, 0, self.level, "a", "-", 0, self.expires, len(self.record), None, None, b"")
+        blank = Entry(BLANK, False, " ", self.level, "a", "-", 0, self.expires, len(self.record), None, None, b"")
         entry = self.entry or blank
         return Row(
             self.state,
@@ -200,7 +199,7 @@ class Standing(NamedTuple):
             entry.token.strip(),
             entry.alone,
             entry.failures,
-            entry.lapses,
+            entry.mark,
             self.expires,
             entry.home,
             entry.reason,

@@ -52,8 +52,8 @@ CREDIT_BUGS = (
     Bug(
         "a failed call is not asked for again",
         file=DECIDER,
-        right="self._under_way.discard(grant.number)\n        self._again = True",
-        wrong="self._under_way.discard(grant.number)\n        self._again = False",
+        right="self._call_ended(grant)\n        self._again = True",
+        wrong="self._call_ended(grant)\n        self._again = False",
     ),
     Bug(
         "a missing serial is not asked for again",
@@ -64,7 +64,7 @@ CREDIT_BUGS = (
     Bug(
         "earlier prefixes are not named",
         file=DECIDER,
-        right="retired=tuple((prefix, *serials) for prefix, serials in self._retired.items()),",
+        right="retired=tuple([(prefix, *serials) for prefix, serials in self._retired.items()]) if self._retired else (),",  # noqa: E501
         wrong="retired=(),",
     ),
     Bug(
@@ -72,6 +72,12 @@ CREDIT_BUGS = (
         file=DECIDER,
         right="while not self._retired:",
         wrong="while True:",
+    ),
+    Bug(
+        "the gifts of an earlier prefix are handed out twice",
+        file=DECIDER,
+        right="if self._retired.pop(prefix, None) is None:\n                continue\n",
+        wrong="self._retired.pop(prefix, None)\n",
     ),
     Bug(
         "gone messages stay counted as coming",
@@ -138,8 +144,8 @@ CREDIT_BUGS = (
     Bug(
         "a gift is handed out after the end of its lock",
         file=DECIDER,
-        right="ends if ends is not None and ends > now else None",
-        wrong="ends",
+        right="gift if gift.ends is not None and gift.ends > now else gift._replace(ends=None)",
+        wrong="gift",
     ),
     # -- the partition: grants
     Bug(

@@ -230,8 +230,8 @@ GRANT_BUGS = (
     Bug(
         "one lapse makes a suspect",
         file="includes/lapse_message",
-        right="m.e.mark ~= ' ' or p.deliveries <= 2",
-        wrong="true",
+        right="lapses == 1 and p.deliveries <= 2 and",
+        wrong="lapses == 1 and",
     ),
     Bug(
         "a receipt clears the mark of a suspect",
@@ -266,7 +266,7 @@ GRANT_BUGS = (
     Bug(
         "suspects count as there for a receiver that takes none",
         file="includes/ready_for",
-        right="      if not entries[i] or string.byte(entries[i], 12) ~= 50 then",
+        right="      if not mark or mark ~= 48 and mark < 50 then",
         wrong="      if true then",
     ),
     Bug(

@@ -108,8 +108,8 @@ OF_MESSAGES = (
     Bug(
         "a message that is renewed alone does not say so in its entry",
         file="includes/apply_renew",
-        right="mark == 50 and 'q' or 'o')",
-        wrong="mark == 50 and 'q' or ' ')",
+        right="string.char(string.byte(text, 12) + 64)",
+        wrong="string.sub(text, 12, 12)",
     ),
     Bug(
         "the lease of a single message is not extended with that of its token",
@@ -170,6 +170,18 @@ OF_MESSAGES = (
         file="includes/release",
         right="    e.mark = ' '\n",
         wrong="",
+    ),
+    Bug(
+        "a dead letter says one end of its holders too few",
+        file="includes/lapse_message",
+        right="note_dead(o, m, string.char(48 + lapses))",
+        wrong="note_dead(o, m, string.char(47 + lapses))",
+    ),
+    Bug(
+        "lapses are not counted beyond two",
+        file="includes/lapse_message",
+        right="- 48, 13))",
+        wrong="- 48, 1))",
     ),
     Bug(
         "an uncounted release clears the mark of a suspect",

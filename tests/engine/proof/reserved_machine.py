@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from sbredis.engine import NEVER, Committed, Partition, Planned, Request
-from sbredis.engine._lifecycle import Side, State
 from tests.engine.model import Refused
 from tests.engine.proof.picture import Picture, Standing
 from tests.engine.proof.reserved_partition import MOST, SETTINGS, SharedPartition
+from tests.engine.terms import Side, State
 
 __all__ = ["CASES", "ReservedMachine"]
 

@@ -27,11 +27,11 @@ from sbredis.engine import (
     Request,
     new_token,
 )
-from sbredis.engine._lifecycle import Side, State
 from tests.engine.model import Refused
 from tests.engine.proof.hosts import Host, Read
 from tests.engine.proof.picture import Picture, Standing, check, check_store
 from tests.engine.taking import first_token, receiving
+from tests.engine.terms import Side, State
 
 __all__ = ["MOST", "SETTINGS", "SharedPartition", "narrow"]
 

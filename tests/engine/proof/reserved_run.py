@@ -5,9 +5,7 @@ python -m tests.engine.proof.reserved_run [--times N] [--seconds N]
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -19,6 +17,7 @@ from tests.engine.proof.hosts import USUAL, Host, host
 from tests.engine.proof.reserved_machine import CASES, ReservedMachine
 from tests.engine.proof.reserved_partition import narrow
 from tests.engine.proof.running import run_machine
+from tests.engine.proof.until import run_until
 
 __all__ = ["prove"]
 
@@ -47,21 +46,8 @@ def prove(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--times", type=int, default=100, help="the number of times that each case must have happened")
-    parser.add_argument("--seconds", type=float, default=3_600, help="the time after which to give up")
-    given = parser.parse_args()
-    started, seen = time.monotonic(), Counter[str]()
-    short: tuple[str, ...] = CASES
     with host(USUAL, narrow(read_source)) as on:
-        while short and time.monotonic() - started < given.seconds:
-            seen += prove(on, examples=100)
-            short = tuple(case for case in CASES if seen[case] < given.times)
-            spent = time.monotonic() - started
-            sys.stdout.write(f"{seen['steps']:>9,} steps in {spent:,.0f} s; too rare: {', '.join(short) or 'none'}\n")
-            sys.stdout.flush()
-    sys.stdout.write("".join(f"  {case:<50}{seen[case]:>9,}\n" for case in CASES))
-    return 1 if short else 0
+        return run_until(__doc__, CASES, lambda _, seen: prove(on, examples=100, seen=seen), steps=0, times=100)
 
 
 if __name__ == "__main__":

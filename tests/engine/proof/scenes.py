@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sbredis.engine import NEVER, Content, Copy, Outgoing, Redrive, SessionLock, encode
-from sbredis.engine._lifecycle import Condition, Event, Side, State
 from tests.engine.proof.both import PLAIN
 from tests.engine.proof.cases import Kind
 from tests.engine.proof.comparison import How
 from tests.engine.proof.town import Town
+from tests.engine.terms import Condition, Event, Side, State
 
 if TYPE_CHECKING:
     from tests.engine.proof.topic_rules import TopicMachine

@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from sbredis.engine import NEVER, Content, Lock, Outgoing, PartitionSettings, Redrive, SessionLock, encode
-from sbredis.engine._bands import band, score
-from sbredis.engine._lifecycle import Condition, Event, Side, State
 from tests.engine import model as m
 from tests.engine.proof.both import EVENTS, PLAIN, Settlement
 from tests.engine.proof.comparison import How, Transition
 from tests.engine.proof.town import Town
+from tests.engine.terms import Condition, Event, Side, State, band, score
 
 __all__ = ["Seeker"]
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from sbredis.engine import NEVER, Content, Lock, Outgoing, PartitionSettings, SessionLock, encode
-from sbredis.engine._lifecycle import Side, State
 from tests.engine import model as m
 from tests.engine.proof import draws
 from tests.engine.proof.both import PLAIN
@@ -18,6 +17,7 @@ from tests.engine.proof.comparison import How, moment
 from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.machine import AGAIN, Machine, every
 from tests.engine.proof.town import Town
+from tests.engine.terms import Side, State
 
 _NOBODY = SessionLock("a", "x" * 11)
 _STRANGE = [Lock("x" * 11, "1", b"", 0)]

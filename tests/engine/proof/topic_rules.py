@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from sbredis.engine import NEVER, Copy, Outgoing, PartitionSettings
-from sbredis.engine._lifecycle import Side, State
 from sbredis.engine._settings import Status
 from tests.engine import model as m
 from tests.engine.proof import draws
@@ -20,6 +19,7 @@ from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.machine import every
 from tests.engine.proof.session_rules import DEFECTS, SessionMachine
 from tests.engine.proof.town import Town
+from tests.engine.terms import Side, State
 
 TOPIC, PLAIN_ONE, SESSIONS = 0, 1, 3
 """Indexes in the family of partitions; the second to the fourth partition belong to subscriptions."""

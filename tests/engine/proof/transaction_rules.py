@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from sbredis.engine import Content, Copy, Lock, Outgoing, PartitionSettings, SessionLock, encode
-from sbredis.engine._lifecycle import Side
 from tests.engine import model as m
 from tests.engine.proof import draws
 from tests.engine.proof.both import EVENTS, PLAIN, Settlement
@@ -22,6 +21,7 @@ from tests.engine.proof.seeking import Settle
 from tests.engine.proof.session_rules import DEFECTS
 from tests.engine.proof.topic_rules import SESSIONS, TOPIC, TopicMachine
 from tests.engine.proof.town import Town
+from tests.engine.terms import Side
 
 QUEUE = 4
 """The index of the queue in the family of partitions."""

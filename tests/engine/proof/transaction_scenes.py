@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sbredis.engine import Copy, Lock, Outgoing
-from sbredis.engine._lifecycle import Condition, Event, Side, State
 from tests.engine.proof.both import PLAIN, Settlement
 from tests.engine.proof.comparison import How, Step
 from tests.engine.proof.scenes import NOBODY, SCENES, STRANGER, Play, Scene, add, changed, content, held, publish
 from tests.engine.proof.town import Town
+from tests.engine.terms import Condition, Event, Side, State
 
 if TYPE_CHECKING:
     from tests.engine.proof.transaction_rules import TransactionMachine

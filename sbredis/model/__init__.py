@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         copied,
         from_content,
         keep_id,
+        keep_id_of,
         message_key,
         outgoing,
         prepared,
@@ -88,7 +89,14 @@ if TYPE_CHECKING:
         moved,
         read_purpose,
     )
-    from sbredis.model._received import BROKERS_REASONS, ServiceBusReceivedMessage, current_content, delivered, hold_of
+    from sbredis.model._received import (
+        BROKERS_REASONS,
+        ServiceBusReceivedMessage,
+        current_content,
+        delivered,
+        hold_of,
+        lease_of,
+    )
     from sbredis.model._redrive import RedriveBudget, RedriveResult, readable_content, redrive_of
     from sbredis.model._reservation import ReservationPosition, ReservationStatus
     from sbredis.model._rights import AuthorizationRule, rule_as_kept
@@ -214,8 +222,10 @@ __all__ = [
     "from_content",
     "hold_of",
     "keep_id",
+    "keep_id_of",
     "key_of_content",
     "keywords_of",
+    "lease_of",
     "message_key",
     "moment",
     "moved",
@@ -304,6 +314,7 @@ if not TYPE_CHECKING:
                 "copied",
                 "from_content",
                 "keep_id",
+                "keep_id_of",
                 "message_key",
                 "outgoing",
                 "prepared",
@@ -313,7 +324,14 @@ if not TYPE_CHECKING:
             "_message_ids": ("MessageId", "comparable_id", "duplicate_key", "work_key"),
             "_moved": ("MoveKind", "Purpose", "TooManyHopsError", "key_of_content", "moved", "read_purpose"),
             "_taking": ("Taking", "taking_of"),
-            "_received": ("BROKERS_REASONS", "ServiceBusReceivedMessage", "current_content", "delivered", "hold_of"),
+            "_received": (
+                "BROKERS_REASONS",
+                "ServiceBusReceivedMessage",
+                "current_content",
+                "delivered",
+                "hold_of",
+                "lease_of",
+            ),
             "_redrive": ("RedriveBudget", "RedriveResult", "readable_content", "redrive_of"),
             "_reservation": ("ReservationPosition", "ReservationStatus"),
             "_rights": ("AuthorizationRule", "rule_as_kept"),

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, TypeAlias, Unpack, cast
 from uuid import UUID
 
-from sbredis.engine import Content, MessageId, Outgoing, Value, encode
+from sbredis.engine import Content, MessageId, Outgoing, Value, decode, encode, encode_plain
 from sbredis.model._amqp import (
     BODY_SECTIONS,
     AmqpAnnotatedMessage,
@@ -54,6 +54,7 @@ __all__ = [
     "copied",
     "from_content",
     "keep_id",
+    "keep_id_of",
     "message_key",
     "outgoing",
     "prepared",
@@ -459,15 +460,23 @@ def outgoing(message: ServiceBusMessage, *, detects_duplicates: bool) -> Outgoin
     return Outgoing(made) if isinstance(made, bytes) else made
 
 
-def prepared(message: ServiceBusMessage, *, detects_duplicates: bool) -> Outgoing | bytes:
+def prepared(message: ServiceBusMessage, *, detects_duplicates: bool, sent: bool = False) -> Outgoing | bytes:
     """Return a message in the form for a partition: only its payload, if the partition needs nothing else of it.
 
-    The message gets a new id if it has none, or if another send has used the id that sbredis assigned to it.
+    The message gets a new id if it has none, or if another send has used the id that sbredis assigned to it. With
+    ``sent``, it is marked as being sent under its id; :func:`keep_id_of` undoes this.
 
     Raises :class:`TypeError` or :class:`ValueError` for a property that cannot be kept, and
     :class:`~sbredis.exceptions.MessageSizeExceededError` for properties that are too large.
     """
     content = message._content
+    fields = content.__dict__
+    if len(fields) == 1 and (body := fields.get("body")) is not None:
+        # The application has set nothing but a body. The steps below do the same, in three times the time.
+        assigned = assign_id(content)
+        content.id_used = sent
+        payload = encode_plain(assigned, body)
+        return Outgoing(payload, message_id=assigned.encode()) if detects_duplicates else payload
     message_id = content.message_id
     if message_id is None or (content.id_used and message_id is content.assigned):
         message_id = assign_id(content)
@@ -476,6 +485,8 @@ def prepared(message: ServiceBusMessage, *, detects_duplicates: bool) -> Outgoin
     payload = encode(content) if content.properties is None else _with_properties(content, content.properties)
     if len(payload) > MAXIMUM_PROPERTY_BYTES and len(payload) - len(content.body) > MAXIMUM_PROPERTY_BYTES:
         require_small_header(content, BODY_SECTIONS)
+    if sent:
+        content.id_used = True
     due = content.scheduled
     if due is None and content.time_to_live is None and not detects_duplicates:
         return payload
@@ -512,6 +523,12 @@ def keep_id(message: ServiceBusMessage, message_id: str | None) -> None:
     content = message._content
     if message_id is not None and content.message_id is content.assigned and content.assigned == message_id:
         content.id_used = False
+
+
+def keep_id_of(message: ServiceBusMessage, made: Outgoing | bytes) -> None:
+    """Record that the send of a message in this form has failed: the next send uses the same id."""
+    message_id = decode(made if isinstance(made, bytes) else made.payload).message_id
+    keep_id(message, message_id if isinstance(message_id, str) else None)
 
 
 def message_key(message: ServiceBusMessage) -> str | bytes | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from sbredis._unreadable import unreadable
@@ -14,6 +15,7 @@ from sbredis.engine import (
     Content,
     Delivery,
     Outgoing,
+    decode,
     decode_changes,
     encode,
     encode_changes,
@@ -100,6 +102,8 @@ def moved(
     are spread over the partitions. Raises :class:`TooManyHopsError`.
     """
     kind = purpose.kind(message)
+    if kind == "transfer":
+        return _transferred(message, detects_duplicates=detects_duplicates)
     if kind == "redrive":
         message = message._replace(changes=redriven_changes(message, purpose.modify))
     content = current_content(message, with_reason=kind == "dead")
@@ -115,25 +119,36 @@ def moved(
         content.hops = content.enqueued_number = content.dead_letter_source = content.dead_letter_number = None
         if partitioned and key_of_content(content, detects_duplicates=detects_duplicates) is None:
             content.partition_key = None if content.message_id is None else str(content.message_id)
-    elif kind != "transfer" and content.enqueued_number is None:
+    elif content.enqueued_number is None:
         content.enqueued_number = number
     if died_in is not None:
         content.dead_letter_source, content.dead_letter_number = died_in, number
-    time_to_live, due = content.time_to_live, None
-    if kind == "transfer":
-        due = None if content.scheduled is None else max(content.scheduled, 0)
-    elif kind in {"forward", "chosen"}:
+    time_to_live = content.time_to_live
+    if kind in {"forward", "chosen"}:
         expires = record.expires if message.expires is None else message.expires
         time_to_live = None if expires >= NEVER else max(0, expires - now)
-    message_id = content.message_id
-    made = Outgoing(
-        encode(content),
-        time_to_live,
-        record.level,
-        duplicate_key(message_id) if detects_duplicates and message_id is not None else b"",
-        due,
-    )
-    return made, content
+    message_id = duplicate_key(content.message_id) if detects_duplicates and content.message_id is not None else b""
+    return Outgoing(encode(content), time_to_live, record.level, message_id), content
+
+
+def _transferred(message: Delivery, *, detects_duplicates: bool) -> tuple[Outgoing, Content]:
+    """Return what the destination gets of a transfer: what the transaction has sent."""
+    record = read_record(message.record)
+    if _is_as_sent(message.changes):
+        content, payload = decode(record.payload), record.payload
+    else:
+        content = current_content(message, with_reason=False)
+        payload = encode(content)
+    message_id = duplicate_key(content.message_id) if detects_duplicates and content.message_id is not None else b""
+    due = None if content.scheduled is None else max(content.scheduled, 0)
+    return Outgoing(payload, content.time_to_live, record.level, message_id, due), content
+
+
+@lru_cache(maxsize=16)  # the changes of a transfer are mostly its destination only, which the next one has too
+def _is_as_sent(changes: bytes) -> bool:
+    """Return whether changes leave the data of the sender as they are."""
+    read = decode_changes(changes)
+    return read.properties is None and not read.system
 
 
 def key_of_content(content: Content, *, detects_duplicates: bool) -> str | bytes | None:

@@ -28,7 +28,7 @@ from sbredis.model._enums import ServiceBusMessageState
 from sbredis.model._hold import Hold, MessageLease, Reception
 from sbredis.model._message import ServiceBusMessage, copied, from_content
 
-__all__ = ["BROKERS_REASONS", "ServiceBusReceivedMessage", "delivered", "hold_of"]
+__all__ = ["BROKERS_REASONS", "ServiceBusReceivedMessage", "delivered", "hold_of", "lease_of"]
 
 _new: Any = object.__new__
 _STATES = {
@@ -37,13 +37,23 @@ _STATES = {
     "s": ServiceBusMessageState.SCHEDULED,
 }
 _REASON, _DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
+_TOO_OFTEN = "MaxDeliveryCountExceeded"
+_MOST_LAPSES = 14
+"""The number of ends of holders up to which a dead letter counts them."""
+
+
+def _lapsed(times: int) -> str:
+    said = "the last time" if times == 1 else f"the last {times} times"
+    return (
+        "The message was delivered as often as its entity allows, and its holder ended, or lost the lock, "
+        f"{'at least ' if times == _MOST_LAPSES else ''}{said}."
+    )
+
+
 BROKERS_REASONS: dict[str, tuple[str, str]] = {
+    **{chr(ord("0") + times): (_TOO_OFTEN, _lapsed(times)) for times in range(1, _MOST_LAPSES + 1)},
     "H": ("HeaderSizeExceeded", "The properties of the message are larger than its entity takes."),
-    "L": (
-        "MaxDeliveryCountExceeded",
-        "The message was delivered as often as its entity allows, and its last holder ended, or lost the lock.",
-    ),
-    "M": ("MaxDeliveryCountExceeded", "The message was delivered as often as its entity allows and never completed."),
+    "M": (_TOO_OFTEN, "The message was delivered as often as its entity allows and never completed."),
     "R": ("RecordMissing", "The stored record of the message was missing or damaged, so its content is lost."),
     "S": ("Session ID is null.", "The message has no session, and its entity requires sessions."),
     "T": ("TTLExpiredException", "The message expired and was dead lettered."),
@@ -77,7 +87,12 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         def __getattr__(self, name: str) -> Any:
             """Give a value to a slot that is empty until its first access."""
             if name == "_content":
-                content = self._content = self._read()
+                try:
+                    content = self._content = current_content(self._hold.delivery)
+                except DataLayoutError as error:
+                    link = self._hold.reception.link
+                    error.entity = None if link is None else link.entity.name
+                    raise
                 return content
             if name == "_record":
                 record = self._record = read_record(self._hold.delivery.record)
@@ -86,14 +101,6 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
                 found = self._lifetime = self._applying_lifetime()
                 return found
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-
-    def _read(self) -> Content:
-        try:
-            return current_content(self._hold.delivery)
-        except DataLayoutError as error:
-            link = self._hold.reception.link
-            error.entity = None if link is None else link.entity.name
-            raise
 
     def _applying_lifetime(self) -> int | None:
         enqueued, expires = self._record.enqueued, self._expires
@@ -361,3 +368,5 @@ def delivered(delivery: Delivery, reception: Reception, lease: MessageLease | No
 
 hold_of: Callable[[ServiceBusReceivedMessage], Hold] = attrgetter("_hold")
 """Return the client's record of a message."""
+lease_of: Callable[[ServiceBusReceivedMessage], MessageLease | None] = attrgetter("_hold.lease")
+"""Return the lock of a message; ``None`` if it was deleted when it was received."""

@@ -43,10 +43,6 @@ class Taking:
         """Whether suspects wait that the application does not take, as far as the receiver knows."""
         return self.inbox is not None and self.inbox.has_suspects
 
-    def has_ended(self, message: object) -> bool:
-        """Return whether the lock of a received message has ended by the clock of this process."""
-        return self.inbox is not None and self.inbox.has_ended(message)
-
     def end_waits(self) -> None:
         """End the waiting receive calls with what they have."""
         if self.inbox is not None:

@@ -17,7 +17,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 
-from sbredis.engine import NEVER, Outgoing, decode
+from sbredis.engine import NEVER, Outgoing, decode, encode
 from sbredis.exceptions import MessageSizeExceededError
 from sbredis.model import (
     AmqpAnnotatedMessage,
@@ -25,7 +25,9 @@ from sbredis.model import (
     ServiceBusMessage,
     as_message,
     as_messages,
+    content_of,
     duplicate_key,
+    keep_id_of,
     outgoing,
     prepared,
     routing_key,
@@ -287,6 +289,29 @@ def test_only_a_message_of_which_the_partition_needs_something_else_is_more_than
     assert prepared(message, detects_duplicates=False) == outgoing(message, detects_duplicates=False)
     later = ServiceBusMessage("x", scheduled_enqueue_time_utc=datetime(2030, 1, 1, tzinfo=UTC))
     assert isinstance(prepared(later, detects_duplicates=False), Outgoing)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"subject": "y"}, {"message_id": "mine"}, {"message_id": 7}])
+@pytest.mark.parametrize("body", [None, b"", b"\x00\xff", "ä", bytearray(b"x")])
+def test_a_send_has_an_id_of_its_own_unless_it_fails(body: Any, arguments: dict[str, Any]) -> None:
+    """A message with nothing but a body is encoded in a shorter way. Its payload is the same."""
+    message = ServiceBusMessage(body, **arguments)
+    first = prepared(message, detects_duplicates=False)
+    assert first == encode(content_of(message))
+    assert decode(flat(first)).message_id == message.message_id
+    assert prepared(message, detects_duplicates=False, sent=True) == first  # until now, it was not sent
+    keep_id_of(message, first)
+    again = prepared(message, detects_duplicates=False, sent=True)
+    assert again == first
+    other = prepared(message, detects_duplicates=True, sent=True)
+    assert (flat(other) == flat(first)) is ("message_id" in arguments)
+    keep_id_of(message, first)  # an earlier send under another id
+    keep_id_of(message, other)
+    assert flat(prepared(message, detects_duplicates=False)) == flat(other)
+
+
+def flat(made: Outgoing | bytes) -> bytes:
+    return made if isinstance(made, bytes) else made.payload
 
 
 # -- application properties --------------------------------------------------------------------------------------------

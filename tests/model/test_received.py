@@ -241,7 +241,16 @@ def test_a_dead_letter_has_its_reason(
     assert message.application_properties == {"a": 1} | {name: text for name, text in reasons.items() if text}
 
 
-@pytest.mark.parametrize(("letter", "said"), [("M", "never completed"), ("L", "its last holder ended")])
+@pytest.mark.parametrize(
+    ("letter", "said"),
+    [
+        ("M", "never completed"),
+        ("1", "its holder ended, or lost the lock, the last time"),
+        ("3", "its holder ended, or lost the lock, the last 3 times"),
+        (":", "its holder ended, or lost the lock, the last 10 times"),
+        (">", "its holder ended, or lost the lock, at least the last 14 times"),
+    ],
+)
 def test_a_dead_letter_that_failed_too_often_has_the_reason_max_delivery_count_exceeded(letter: str, said: str) -> None:
     message = received(ServiceBusMessage("x"), name="d3", reason=letter, failures=10)
     assert message.dead_letter_reason == "MaxDeliveryCountExceeded"

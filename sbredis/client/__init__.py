@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sbredis.client._arguments import (
+    TIMEOUT,
     count_of,
     deadline_of,
     identifier_of,
@@ -19,7 +20,6 @@ from sbredis.client._entity import Creation, Entity
 from sbredis.client._lane import OTHER_LOOP
 from sbredis.client._lane_kinds import (
     CallJob,
-    GrantJob,
     RenewJob,
     TransactionJob,
     lock_lost,
@@ -51,6 +51,7 @@ __all__ = [
     "OWN",
     "ROUTE",
     "SETTLEMENTS",
+    "TIMEOUT",
     "BackgroundFailures",
     "BackgroundTasks",
     "BusHooks",
@@ -62,7 +63,6 @@ __all__ = [
     "ConnectionReference",
     "Creation",
     "Entity",
-    "GrantJob",
     "GrantRide",
     "GrantRider",
     "PartitionCalls",

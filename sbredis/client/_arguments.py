@@ -11,6 +11,7 @@ from sbredis._quoting import quoted
 from sbredis.engine import NEVER
 
 __all__ = [
+    "TIMEOUT",
     "count_of",
     "deadline_of",
     "identifier_of",
@@ -20,7 +21,8 @@ __all__ = [
     "sequence_numbers_of",
 ]
 
-_TIMEOUT = 60.0
+TIMEOUT = 60.0
+"""The seconds that a call may take if its caller gives no time-out."""
 
 
 def seconds_of(value: object, name: str, *, zero: bool = False) -> float:
@@ -45,7 +47,7 @@ def progress_of(progress: Callable[[int], object] | None) -> Callable[[int], obj
 
 def deadline_of(timeout: float | None, loop: asyncio.AbstractEventLoop | None = None) -> float:
     """Return the deadline of a call with this time-out, as a time of the event loop. The default is 60 s from now."""
-    seconds = _TIMEOUT if timeout is None else seconds_of(timeout, "timeout")
+    seconds = TIMEOUT if timeout is None else seconds_of(timeout, "timeout")
     return (loop or asyncio.get_running_loop()).time() + seconds
 
 

@@ -31,7 +31,7 @@ from sbredis.client._resting import RestingReceivers
 from sbredis.client._server_clock import ServerClocks
 from sbredis.client._test_hooks import hooks_for
 from sbredis.client._timings import Timings
-from sbredis.client._turns import TurnShare
+from sbredis.client._turns import LaterTurns, TurnShare
 from sbredis.engine import (
     MOST_SLOTS,
     every_script,
@@ -196,12 +196,14 @@ class Connection:
         self.timings = timings or Timings()
         self.retry = retry or Backoff()
         """The waits and limits for repetitions of calls."""
-        self.server_clocks = ServerClocks(self.clock)
-        """What the client knows of the clocks of servers."""
+        self.server_clock = ServerClocks(self.clock).__getitem__
+        """Returns what the client knows of the clock of a server process, which is named by its run id."""
         self.openings = TurnShare(_OPENINGS)
-        """The receivers that begin in one turn of the event loop."""
+        """The receivers that begin in one turn of the event loop, or that hear that they get nothing."""
         self.turns = TurnShare(_GOING_ON)
         """The receivers that go on in one turn of the event loop, after an event."""
+        self.later = LaterTurns(self.turns)
+        """The receivers that go on at a time."""
         self.resting = RestingReceivers(self.turns)
         """The receivers that only wait for pushes."""
         self.pushes = PushChannels(self)
@@ -443,8 +445,10 @@ class Connection:
     # -- background tasks ----------------------------------------------------------------------------------------------
 
     def check_open(self) -> None:
-        """Raise if the client is closed."""
+        """Raise if the client is closed, or has ended with its event loop."""
         if self.closed:
+            if self._opened and self.orphaned:
+                raise RuntimeError(OTHER_LOOP)
             raise ValueError("The client is closed, and so are all its senders and receivers. Make another client.")
 
     def start(self, work: Coroutine[Any, Any, None]) -> bool:

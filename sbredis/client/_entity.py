@@ -10,12 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from random import randrange
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakValueDictionary
 
+from sbredis.client._delivering import DefectError
 from sbredis.client._partition_client import PartitionClient
 from sbredis.client._routing import Routing, routing_for
 from sbredis.engine import (
@@ -44,10 +47,29 @@ __all__ = ["Creation", "Entity", "KnownEntities"]
 _log = logging.getLogger("sbredis.client")
 _LARGE = 500
 """The number of messages that gather for one call of a partition before another one gets the next messages."""
+_GIVING_BACK = 10.0
+"""The longest time for which a closing waits for what it gives back, at all partitions together."""
 _READ_AGAIN, _READING = 5.0, 30.0
 """The seconds between two readings of rules that cannot be read, and the time for a reading."""
 Creation = Callable[[Namespace, str, float], Coroutine[Any, Any, EntityRecord]]
 """Creates a missing entity with this name within this number of seconds. It is used only with ``create_if_missing``."""
+
+
+class EntityWatcher(Protocol):
+    """A receiver, as far as it is told of changes of its entity. Its methods run in the event loop."""
+
+    @property
+    def source(self) -> str:
+        """What it wants from partitions."""
+        ...
+
+    def entity_changed(self) -> None:
+        """Handle a change of the registry's record."""
+        ...
+
+    def telling(self, error: ServiceBusError, /) -> Callable[[], None]:
+        """Return a function that gives an error to the calls that wait now. Later calls ask for themselves."""
+        ...
 
 
 class Entity:
@@ -68,8 +90,12 @@ class Entity:
         """Whether a task reads the rules again and again, because some of them cannot be read."""
         self.create: Creation | None = None
         """Creates the entity again if the namespace has vanished. ``None`` without ``create_if_missing``."""
-        self.watchers: set[Callable[[], None]] = set()
-        """Functions that are called when the registry's record has changed."""
+        self.watchers: set[EntityWatcher] = set()
+        """The receivers that are told of changes."""
+        self._refused: set[str] = set()
+        """The sources that nobody may receive from. Their receivers are being told so."""
+        self._looking = False
+        """Whether a task looks for a new entity in the place of this one, which is missing."""
         self.free_sessions: dict[tuple[int, int | None], Any] = {}
         """The inboxes of free sessions, by the number of messages that come with each session, and by hands."""
         self.searches: dict[str, Any] = {}
@@ -107,7 +133,44 @@ class Entity:
         if routing is not None and routing.judge.routes.has_unreadable_rules and not self._rereading:
             self._rereading = self.connection.attempt(f"{self.name}: the reading of rules", self._read_rules_again)
         for watcher in list(self.watchers):
-            watcher()
+            try:
+                watcher.entity_changed()
+            except Exception as defect:  # noqa: BLE001 -- the other watchers must learn of the change too
+                _log.error("%s: a receiver ends its calls because of a defect", self.name, exc_info=defect)
+                watcher.telling(DefectError(defect, None))()
+
+    def refused(self, source: str, error: ServiceBusError) -> bool:
+        """Tell the receive calls that wait for the same as one that nobody may receive it now. Return ``False`` if
+        others are being told, so that this one was not among those that waited.
+
+        By calls of their own, the last one of very many would learn it many seconds later. If the entity is missing,
+        they are told a little later, and only if there is no new entity of its name then.
+        """
+        if isinstance(error, MessagingEntityNotFoundError):
+            if not self._looking:
+                self._looking = self.connection.attempt(f"{self.name}: the look for a new entity", self._look_for_new)
+            return self._looking
+        if source in self._refused:
+            return False
+        self._refused.add(source)
+        self._tell([watcher for watcher in self.watchers if watcher.source == source], error)
+        self.connection.openings.soon(partial(self._refused.discard, source))
+        return True
+
+    async def _look_for_new(self) -> None:
+        try:
+            await asyncio.sleep(self.connection.timings.missing)
+            async with self._lock:
+                if self.gone:
+                    self.adopt(*await self._read_or_create(self.loop.time() + _READING))
+        except MessagingEntityNotFoundError as error:
+            self._tell(self.watchers, error)
+        finally:
+            self._looking = False
+
+    def _tell(self, watchers: Iterable[EntityWatcher], error: ServiceBusError) -> None:
+        for watcher in watchers:
+            self.connection.openings.soon(watcher.telling(error))
 
     def partition(self, number: int) -> Partition:
         """Return a partition, as the current record describes it."""
@@ -138,6 +201,12 @@ class Entity:
         if found is None:
             found = self._partition_clients[number] = PartitionClient(self, number, self.next_partition_client)
         return found
+
+    async def given_back(self) -> None:
+        """Wait until what receivers gave back is in the partitions. Do not wait long for those that are silent."""
+        until = self.loop.time() + _GIVING_BACK
+        for partition_client in [self.partition_client(number) for number in self.numbers]:
+            await partition_client.wait_for_releases(until)
 
     @property
     def connected(self) -> bool:
@@ -193,15 +262,13 @@ class Entity:
                 return
             found, routing = await self._read_or_create(until)
             learnt = self.routing is None and routing is not None  # a topic has replaced a queue
-            if found.incarnation == seen.incarnation and found.version <= seen.version and not learnt:
-                if routing is not None and await self._recreate_lost(routing, until):
-                    self.adopt(found, routing)
-                    return
+            same = found.incarnation == seen.incarnation and found.version <= seen.version and not learnt
+            if same and (routing is None or not await self._recreate_lost(routing, until)):
                 raise SettingsStaleError(
                     f"A partition of '{self.name}' has newer settings than the registry, which has version "
                     f"{found.version}. A failover has lost a change in the registry: make the change again."
                 )
-            self.adopt(found, routing)
+            self.adopt(replace(found), routing)  # a new object: callers that wait see that this was done
             _log.debug("%s: the client now uses version %d of the settings", self.name, self.record.version)
 
     async def recover(self, seen: EntityRecord, until: float) -> None:
@@ -218,7 +285,7 @@ class Entity:
                 found = await self.connection.namespace.restore_entity(found, timeout=until - self.loop.time())
                 if routing is not None:
                     found, routing = await self._read_or_create(until)
-            self.adopt(found, routing)
+            self.adopt(replace(found), routing)  # a new object, as above
 
     async def refresh(self, until: float) -> bool:
         """Read the registry once. Return whether the record has changed.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from sbredis.client._jobs import Job, Jobs
-from sbredis.client._lane import Lane
+from sbredis.client._lane import Job, Jobs, Lane
+from sbredis.client._riding import GrantRide
 from sbredis.client._spreading import MOST_WORK
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
@@ -18,8 +19,6 @@ from sbredis.engine import (
     MAXIMUM_PARTICIPANTS,
     MAXIMUM_TRANSACTIONS,
     CallId,
-    CreditReply,
-    Delivery,
     Granted,
     Lock,
     Operation,
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CallJob",
     "CallLane",
-    "GrantJob",
     "GrantLane",
     "RenewJob",
     "RenewLane",
@@ -66,6 +64,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_SENT: Callable[[GrantRide], SentGrant] = attrgetter("sent")
 MOST_MESSAGES_TOGETHER = 200
 """The largest number of messages, session states, keys and watermarks of several transactions that share a call."""
 
@@ -101,7 +100,7 @@ class SettleLane(Lane[Settleable, Settled]):
         self, what: Hold | Lock, loop: asyncio.AbstractEventLoop, deadline: float, changes: bytes = b"", delay: int = 0
     ) -> asyncio.Future[None]:
         """Settle a message for a caller in this event loop. If the message is not settled, its hold says so again."""
-        if isinstance(what, Hold):
+        if type(what) is Hold:
             what.settled = True
         return self.add(what, loop.create_future(), deadline, (changes, delay) if changes or delay else None)
 
@@ -149,7 +148,8 @@ class SettleLane(Lane[Settleable, Settled]):
     @property
     def in_company(self) -> bool:
         """Whether the receiver of the latest message settles together with others."""
-        what = self.gathering.what[-1] if self.gathering else None
+        gathered = self.gathering.what
+        what = gathered[-1] if gathered else None
         hold = what.holds[0] if isinstance(what, SettleManyJob) and what.holds else what
         return isinstance(hold, Hold) and hold.reception.rider is not None and hold.reception.rider.in_company
 
@@ -165,22 +165,23 @@ class SettleLane(Lane[Settleable, Settled]):
     def answer(self, jobs: Jobs[Settleable], result: Settled, since: float) -> None:
         """Tell each caller which messages were settled. A message is settled even if no caller waits any more."""
         del since
-        lost, unfit = set(result.lost), set(result.unfit)
-        not_settled = lost | unfit
-        for hold in _holds(jobs):
-            if hold.name in not_settled:
-                hold.settled = False
-            elif hold.watchers:
-                hold.let_go()
+        lost = set(result.lost)
+        not_settled = lost.union(result.unfit)
         for what, future in zip(jobs.what, jobs.futures, strict=True):
-            if future.done():
-                continue
             if isinstance(what, SettleManyJob):
-                future.set_result([hold for hold in what.holds if hold.name in not_settled])
+                left = _end_holds(what.holds, not_settled)
+                if not future.done():
+                    future.set_result(left)
             elif what.name in not_settled:
-                future.set_exception(self._error(what, lost))
+                if type(what) is Hold:
+                    what.settled = False
+                if not future.done():
+                    future.set_exception(self._error(what, lost))
             else:
-                future.set_result(None)
+                if type(what) is Hold and what.watchers:
+                    what.let_go()
+                if not future.done():
+                    future.set_result(None)
         if result.more:
             self.link.catch_up()
 
@@ -191,18 +192,33 @@ class SettleLane(Lane[Settleable, Settled]):
 
     def _error(self, what: Hold | Lock, lost: Collection[str]) -> ServiceBusError:
         """Return why a message was not settled."""
+        number = what.sequence_number if isinstance(what, Hold) else None
         if what.name in lost:
-            return lock_lost(self.link, what.name, what.session if isinstance(what, Hold) else None)
-        return _dead_already(self.link, what.name)
+            return lock_lost(self.link, what.name, what.session if isinstance(what, Hold) else None, number=number)
+        return _dead_already(self.link, what.name, number)
 
 
-def _holds(jobs: Jobs[Settleable]) -> Iterator[Hold]:
+def _end_holds(holds: Sequence[Hold], not_settled: Collection[str]) -> list[Hold]:
+    """Note what a call has done to several messages of one job. Return those that were not settled."""
+    left: list[Hold] = []
+    for hold in holds:
+        if hold.name in not_settled:
+            hold.settled = False
+            left.append(hold)
+        elif hold.watchers:
+            hold.let_go()
+    return left
+
+
+def _holds(jobs: Jobs[Settleable]) -> list[Hold]:
     """Return all messages that were received by this client."""
+    holds: list[Hold] = []
     for what in jobs.what:
-        if isinstance(what, Hold):
-            yield what
+        if type(what) is Hold:
+            holds.append(what)
         elif isinstance(what, SettleManyJob):
-            yield from what.holds
+            holds += what.holds
+    return holds
 
 
 class Renewable(Protocol):
@@ -210,6 +226,9 @@ class Renewable(Protocol):
 
     name: str
     lease: MessageLease | None
+
+    @property
+    def sequence_number(self) -> int: ...
 
 
 class RenewJob(Job):
@@ -259,37 +278,15 @@ class RenewLane(Lane[RenewJob, Renewed]):
                 note_renewal(job.hold, self.link.lease("", result.lock, since), apart=name in apart)
             if not job.future.done():
                 if name in lost:
-                    job.future.set_exception(lock_lost(self.link, name))
+                    job.future.set_exception(lock_lost(self.link, name, number=job.hold.sequence_number))
                 else:
                     job.future.set_result(None)
         if result.more:
             self.link.catch_up()
 
 
-class AnsweredJob(Job, Generic[T]):
-    """A job whose answer is wanted even if nobody waits for it any more. Its future has the result."""
-
-    def __init__(self, deadline: float, orphaned: Callable[[T], None] | None) -> None:
-        super().__init__(deadline)
-        self.orphaned = orphaned
-        """A function that is called with the result if no caller waits for the result any more."""
-        self.since = 0.0
-        """The time at which the call was last written to a connection, according to the client's clock.
-
-        The duration of a lock from this call begins no earlier. It is known with the result.
-        """
-
-    def answer(self, result: T, since: float) -> None:
-        """Pass the result to the caller, or to ``orphaned``."""
-        self.since = since
-        if not self.future.done():
-            self.future.set_result(result)
-        elif self.orphaned is not None:
-            self.orphaned(result)
-
-
-class CallJob(AnsweredJob[T]):
-    """A call that one caller makes and that no other caller shares."""
+class CallJob(Job, Generic[T]):
+    """A call that one caller makes and that no other caller shares. Its future has the result."""
 
     def __init__(
         self,
@@ -299,10 +296,25 @@ class CallJob(AnsweredJob[T]):
         *,
         catches_up: bool = True,
     ) -> None:
-        super().__init__(deadline, orphaned)
+        super().__init__(deadline)
         self.make = make
+        self.orphaned = orphaned
+        """A function that is called with the result if no caller waits for the result any more."""
+        self.since = 0.0
+        """The time at which the call was last written to a connection, according to the client's clock.
+
+        The duration of a lock from this call begins no earlier. It is known with the result.
+        """
         self.catches_up = catches_up
         """Whether ``more`` in the result says that due work is left, which the client then does in the background."""
+
+    def answer(self, result: T, since: float) -> None:
+        """Pass the result to the caller, or to ``orphaned``."""
+        self.since = since
+        if not self.future.done():
+            self.future.set_result(result)
+        elif self.orphaned is not None:
+            self.orphaned(result)
 
 
 class CallLane(Lane[CallJob[Any], Any]):
@@ -331,51 +343,32 @@ class CallLane(Lane[CallJob[Any], Any]):
             self.link.catch_up()
 
 
-class GrantJob(AnsweredJob[CreditReply[Delivery]]):
-    """A grant of a receiver."""
-
-    def __init__(
-        self, sent: SentGrant, deadline: float, orphaned: Callable[[CreditReply[Delivery]], None] | None
-    ) -> None:
-        super().__init__(deadline, orphaned)
-        self.sent = sent
-        self.told: Callable[[], None] | None = None
-        """A function that is called when the answer arrives, one turn of the loop before a callback of the future."""
-
-    def answer(self, result: CreditReply[Delivery], since: float) -> None:
-        """Pass the answer to the receiver, or to ``orphaned``."""
-        waits = not self.future.done()
-        super().answer(result, since)
-        if waits and self.told is not None:
-            self.told()
-
-
-class GrantLane(Lane[GrantJob, Granted]):
+class GrantLane(Lane[GrantRide, Granted]):
     """Grants of the receivers of a client. Their calls need no number, because each grant has one."""
 
     letter: ClassVar[str] = "k"
     notes_time: ClassVar[bool] = True
 
-    def share(self, jobs: Jobs[GrantJob], *, ordered: bool) -> int:
+    def share(self, jobs: Jobs[GrantRide], *, ordered: bool) -> int:
         """Return how many jobs one call takes: each receiver once, and as many messages as a call gives out."""
         del ordered
         receivers, wanted = set[tuple[str, str]](), 0
-        for place, job in enumerate(jobs.what[:MAXIMUM_GRANTS]):
-            receiver, grant = (job.sent.receiver, job.sent.source), job.sent.grant
+        for place, ride in enumerate(jobs.what[:MAXIMUM_GRANTS]):
+            receiver, grant = (ride.sent.receiver, ride.sent.source), ride.sent.grant
             wanted += grant.limit - grant.seen.messages
             if place and (wanted > MAXIMUM_CALL_MESSAGES or receiver in receivers):
                 return place
             receivers.add(receiver)
         return MAXIMUM_GRANTS
 
-    def request(self, partition: Partition, call_id: CallId, jobs: Jobs[GrantJob]) -> Request[Granted]:
+    def request(self, partition: Partition, call_id: CallId, jobs: Jobs[GrantRide]) -> Request[Granted]:
         """Return one call for all jobs."""
-        return partition.grant([job.sent for job in jobs.what], CallId("", 0, call_id.now))
+        return partition.grant(list(map(_SENT, jobs.what)), CallId("", 0, call_id.now))
 
-    def answer(self, jobs: Jobs[GrantJob], result: Granted, since: float) -> None:
-        """Give each receiver its answer."""
-        for job, reply in zip(jobs.what, result.credits, strict=True):
-            job.answer(reply, since)
+    def answer(self, jobs: Jobs[GrantRide], result: Granted, since: float) -> None:
+        """Give each receiver its answer, at once. The futures are for errors, so they get no results."""
+        for ride, reply in zip(jobs.what, result.credits, strict=True):
+            ride.rider.answered(ride, reply, since)
         if result.more:
             self.link.catch_up()
 
@@ -499,26 +492,28 @@ class _NotTogetherError(Exception):
     """Several transactions cannot share a call, but each of them can have a call of its own."""
 
 
-def _sequence_number(link: PartitionClient, name: str) -> str:
-    number = link.base + number_of(name)
+def _numbered(link: PartitionClient, name: str, number: int | None) -> str:
+    number = link.base + number_of(name) if number is None else number
     return f"dead letter {number}" if is_dead(name) else f"message {number}"
 
 
-def lock_lost(link: PartitionClient, name: str, session: str | None = None) -> ServiceBusError:
+def lock_lost(
+    link: PartitionClient, name: str, session: str | None = None, *, number: int | None = None
+) -> ServiceBusError:
     """Return the error for a lock that has ended: the lock on a message, or on its ``session``, whose name may not be
-    known.
+    known. ``number`` is the sequence number of a message that this client has received.
     """
-    number = _sequence_number(link, name)
+    numbered = _numbered(link, name, number)
     error: ServiceBusError
     if session is None and (is_dead(name) or not link.entity.record.settings.sessions):
         error = MessageLockLostError(
-            f"The lock on {number} has ended, or the message is gone. "
+            f"The lock on {numbered} has ended, or the message is gone. "
             "This call did not settle it. Receive it again, and renew its lock if handling takes longer than the lock.",
             outcome=Outcome.REFUSED,
         )
     else:
-        what = f"the session of {number}" if session is None else f"the session {session!r}"
-        gone = "the message" if session is None else f"its {number}"
+        what = f"the session of {numbered}" if session is None else f"the session {session!r}"
+        gone = "the message" if session is None else f"its {numbered}"
         error = SessionLockLostError(
             f"The lock on {what} has ended, or {gone} is gone. This call did not settle it. "
             "Accept the session again, and renew its lock if handling takes longer than the lock.",
@@ -528,9 +523,9 @@ def lock_lost(link: PartitionClient, name: str, session: str | None = None) -> S
     return error
 
 
-def _dead_already(link: PartitionClient, name: str) -> ServiceBusError:
+def _dead_already(link: PartitionClient, name: str, number: int | None) -> ServiceBusError:
     error = MessageNotFoundError(
-        f"The {_sequence_number(link, name)} is on the dead-letter queue already, and stays locked. "
+        f"The {_numbered(link, name, number)} is on the dead-letter queue already, and stays locked. "
         "Complete it, abandon it or defer it.",
         outcome=Outcome.REFUSED,
     )

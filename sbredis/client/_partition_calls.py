@@ -22,24 +22,36 @@ class PartitionCalls:
     """Hears the calls of all partitions of an entity, until it is closed."""
 
     def __init__(
-        self, entity: Entity, called: Callable[[int, frozenset[str]], None], confirmed: Callable[[], None]
+        self,
+        entity: Entity,
+        called: Callable[[int, frozenset[str]], None],
+        confirmed: Callable[[], None],
+        refused: Callable[[], None],
     ) -> None:
         """``called`` gets the index of a partition and what is ready there. ``confirmed`` is called when a subscription
-        was made, or made again: earlier calls may be lost. Both run in the event loop, so they must not block.
+        was made, or made again: earlier calls may be lost. ``refused`` is called when a channel cannot be heard any
+        more. All run in the event loop, so they must not block.
         """
         self._connection = entity.connection
         self._channels: list[_CallChannel] = []
+        self._unheard = len(entity.numbers)
+        self._confirmed, self._refused = confirmed, refused
         namespace = entity.connection.namespace
         for place, number in enumerate(entity.numbers):
             name = ready_channel(namespace.name, namespace.salt(number), entity.record.id)
-            channel = _CallChannel(place, called, confirmed)
+            channel = _CallChannel(place, called, self._channel_changed)
             self._channels.append(channel)
             channel.subscription = entity.connection.transport.listen(name, channel, channel.refused)
 
     @property
     def heard(self) -> bool:
         """Whether the calls of all partitions are heard."""
-        return all(channel.confirmed for channel in self._channels)
+        return not self._unheard
+
+    def _channel_changed(self, change: int) -> None:
+        """Handle a confirmation of a channel, or its refusal if ``change`` is one more channel that is not heard."""
+        self._unheard += change
+        (self._refused if change > 0 else self._confirmed)()
 
     def close(self) -> None:
         """Hear no more calls."""
@@ -51,14 +63,15 @@ class PartitionCalls:
 class _CallChannel:
     """The channel on which a partition calls."""
 
-    __slots__ = ("_called", "_confirmed", "_place", "confirmed", "subscription")
+    __slots__ = ("_called", "_changed", "_confirmed", "_place", "subscription")
 
     def __init__(
-        self, place: int, called: Callable[[int, frozenset[str]], None], confirmed: Callable[[], None]
+        self, place: int, called: Callable[[int, frozenset[str]], None], changed: Callable[[int], None]
     ) -> None:
-        self._place, self._called, self._confirmed = place, called, confirmed
+        """``changed`` gets by how many more channels are not heard, with each confirmation and refusal."""
+        self._place, self._called, self._changed = place, called, changed
         self.subscription: Subscription | None = None
-        self.confirmed = False
+        self._confirmed = False
         """Whether the server has confirmed the subscription, and has not refused it."""
 
     def message(self, payload: bytes) -> None:
@@ -72,10 +85,12 @@ class _CallChannel:
 
     def gap(self) -> None:
         """Handle a new subscription."""
-        self.confirmed = True
-        self._confirmed()
+        before, self._confirmed = self._confirmed, True
+        self._changed(0 if before else -1)
 
     def refused(self, error: ServiceBusError) -> None:
         """Handle a refusal of the channel."""
-        self.confirmed, self.subscription = False, None
+        before, self._confirmed, self.subscription = self._confirmed, False, None
         _log.info("the calls of a partition for receivers cannot be heard: %s", error)
+        if before:
+            self._changed(1)

@@ -334,8 +334,11 @@ class PartitionClient:
         return None if lease is None else self.give_back_named(lease.token, [hold.name])[0]
 
     def give_back_named(self, token: str, names: Sequence[str]) -> list[asyncio.Future[None]]:
-        """Release the messages that are, or may be, locked under this token, without an increase of delivery counts."""
-        until = self._loop.time() + _GIVING_BACK
+        """Release the messages that are, or may be, locked under this token, without an increase of delivery counts.
+
+        As long as their locks hold, this is tried again and again.
+        """
+        until = self._loop.time() + max(_GIVING_BACK, self.entity.record.settings.lock_duration / 1000)
         lane, loop = self.settling("release"), asyncio.get_running_loop()
         given = [lane.settle(Lock(token, name), loop, until) for name in names]
         for future in given:
@@ -348,10 +351,10 @@ class PartitionClient:
         if not future.cancelled() and (error := future.exception()) is not None:
             _log.debug("%s: a message could not be released, and stays locked until its lock lapses: %s", self, error)
 
-    async def given_back(self) -> None:
-        """Wait until all releases of :meth:`give_back` have ended."""
-        while self._giving_back:
-            await asyncio.wait(list(self._giving_back))
+    async def wait_for_releases(self, until: float) -> None:
+        """Wait until all releases of :meth:`give_back` have ended, but not longer than until this time of the loop."""
+        while self._giving_back and (left := until - self._loop.time()) > 0:
+            await asyncio.wait(list(self._giving_back), timeout=left)
 
     async def call(
         self,

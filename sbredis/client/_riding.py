@@ -1,13 +1,14 @@
-"""Grants that ride with a call: a call that settles messages also asks for the next ones.
+"""Grants in calls: in calls of their own, and in calls that settle messages, which also ask for the next ones.
 
-A lane asks the receivers of the messages of a call, their *riders*, when it makes the call. Each of them may give a
-*ride*: a grant of credit, which the call carries. The ride ends once: with the answer, or without one.
+A lane of settlements asks the receivers of the messages of a call, their *riders*, when it makes the call. Each of them
+may give a *ride*: a grant of credit, which the call carries. A grant in a call of its own is a ride, too. The ride ends
+once: with the answer, or without one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from sbredis.engine import MAXIMUM_GRANTS
 
@@ -17,23 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["GrantRide", "GrantRider", "rides_of"]
 
 
-class GrantRide(Protocol):
+class GrantRide(NamedTuple):
     """A grant that a call carries."""
 
+    rider: GrantRider
     sent: SentGrant
-
-    @property
-    def beside(self) -> GrantRider | None:
-        """Another receiver that asks with the same call, for what this grant makes room for."""
-        ...
-
-    def answered(self, reply: CreditReply[Delivery], since: float) -> None:
-        """Handle the answer. The call was last written to a connection at the time ``since`` of the client's clock."""
-        ...
-
-    def failed(self) -> None:
-        """Note that no answer comes: the call was refused, or has failed. It may have run."""
-        ...
 
 
 class GrantRider(Protocol):
@@ -42,6 +31,11 @@ class GrantRider(Protocol):
     in_company: bool
     """Whether other receivers settle messages in this turn of the event loop. Then the call waits for them."""
 
+    @property
+    def beside(self) -> GrantRider | None:
+        """Another receiver that asks with the same call, for what a grant that leaves its session makes room for."""
+        ...
+
     def ride(self, settled: int) -> GrantRide | None:
         """Return a grant for a call that is made now, if the receiver wants more messages, or soon will.
 
@@ -49,23 +43,27 @@ class GrantRider(Protocol):
         """
         ...
 
+    def answered(self, ride: GrantRide, reply: CreditReply[Delivery], since: float) -> None:
+        """Handle the answer. The call was last written to a connection at the time ``since`` of the client's clock."""
+        ...
 
-def rides_of(riders: Mapping[GrantRider, int]) -> list[GrantRide]:
-    """Return the rides for a call that settles these numbers of messages of receivers. Each ride must be ended."""
-    rides: list[GrantRide] = []
-    _add(rides, riders)
+    def failed(self, ride: GrantRide) -> None:
+        """Note that another call brings no answer: it was refused, or has failed. It may have run."""
+        ...
+
+
+def rides_of(riders: Mapping[GrantRider, int]) -> Iterator[GrantRide]:
+    """Yield the rides for a call that settles these numbers of messages of receivers. Each ride must be ended.
+
+    The caller keeps each ride before it asks for the next one, because a receiver that is asked may raise an error.
+    """
+    left = MAXIMUM_GRANTS
     others: dict[GrantRider, int] = {}
-    for ride in rides:
-        if (other := ride.beside) is not None:
-            others[other] = others.get(other, 0) + 1
-    _add(rides, others)
-    return rides
-
-
-def _add(rides: list[GrantRide], riders: Mapping[GrantRider, int]) -> None:
-    for rider, count in riders.items():
-        if len(rides) == MAXIMUM_GRANTS:
-            return
-        ride = rider.ride(count)
-        if ride is not None:
-            rides.append(ride)
+    for asked in (riders, others):
+        for rider, count in asked.items():
+            ride = rider.ride(count) if left else None
+            if ride is not None:
+                left -= 1
+                if asked is riders and ride.sent.grant.leaves and (other := rider.beside) is not None:
+                    others[other] = others.get(other, 0) + 1
+                yield ride

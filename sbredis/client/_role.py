@@ -184,7 +184,10 @@ class RoleKeeper:
                 if self.standing.held and self.standing.shards.keys() != before.keys():
                     self._changed()
             except (ServiceBusError, TimeoutError) as error:
-                _log.info("%s: the claim to the role %r was not renewed: %s", self._connection.target, self.role, error)
+                reason = str(error) or "no answer came before it ended"
+                _log.info(
+                    "%s: the claim to the role %r was not renewed: %s", self._connection.target, self.role, reason
+                )
                 claim.failed(self._loop.time(), random.random())
         _log.info("%s: this client has lost the role %r", self._connection.target, self.role)
         claim.lost()

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from sbredis.client._jobs import Jobs
-from sbredis.client._lane import Lane
+from sbredis.client._lane import Jobs, Lane
 from sbredis.client._routing import facts_of, some_wait
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
@@ -137,27 +136,13 @@ class SendLane(Lane[bytes | SendJob, Sent]):
 
     def answer(self, jobs: Jobs[bytes | SendJob], result: Sent, since: float) -> None:
         """Give each caller the numbers of its messages. Spread messages first if no other client does."""
-        del since
         if result.scheduled and self._some_wait(jobs, result):
-            jobs = jobs.take(len(jobs))
-            if self.connection.start(self._answer_when_spread(jobs, result)):
-                return
-        self._answer(jobs, result)
-
-    def _some_wait(self, jobs: Jobs[bytes | SendJob], result: Sent) -> bool:
-        """Return whether messages of these jobs wait to be spread, and not because they are for a later time."""
-        widths = [width for what in jobs.what if isinstance(what, SendJob) for width in what.widths]
-        return some_wait(_messages(jobs.what), widths, result.first, result.scheduled, self.connection.clock.utc())
-
-    async def _answer_when_spread(self, jobs: Jobs[bytes | SendJob], result: Sent) -> None:
-        try:
-            until = max(jobs.deadlines)
-            await self.connection.observer.spread(self.connection, self.entity, self.link.number, until)
-        finally:
-            self._answer(jobs, result)  # the messages are stored in any case
-
-    def _answer(self, jobs: Jobs[bytes | SendJob], result: Sent) -> None:
-        number = self.link.base + result.first
+            taken = jobs.take(len(jobs))
+            if not self.connection.start(self._answer_when_spread(taken, result)):
+                self.answer(taken, result._replace(scheduled=()), since)
+            return
+        link = self.link
+        number = self.entity.base(link.number) + result.first
         for what, future in zip(jobs.what, jobs.futures, strict=True):
             numbers: int | list[int]
             if isinstance(what, bytes):
@@ -171,15 +156,28 @@ class SendLane(Lane[bytes | SendJob, Sent]):
                 numbers = numbers[0] if len(numbers) == 1 else numbers
             if not future.done():
                 future.set_result(numbers)
-        self.link.reached()
+        if link.down_until:
+            link.reached()
         if result.dropped:
             self._tell_of_dropped(_messages(jobs.what), result.dropped)
         hooks = self.connection.test_hooks
         if hooks is not None:
             hooks.sent(self.connection.target.namespace, self.entity.name, _messages(jobs.what))
         if result.more:
-            self.link.catch_up()
+            link.catch_up()
         self.unanswered(jobs)
+
+    def _some_wait(self, jobs: Jobs[bytes | SendJob], result: Sent) -> bool:
+        """Return whether messages of these jobs wait to be spread, and not because they are for a later time."""
+        widths = [width for what in jobs.what if isinstance(what, SendJob) for width in what.widths]
+        return some_wait(_messages(jobs.what), widths, result.first, result.scheduled, self.connection.clock.utc())
+
+    async def _answer_when_spread(self, jobs: Jobs[bytes | SendJob], result: Sent) -> None:
+        try:
+            until = max(jobs.deadlines)
+            await self.connection.observer.spread(self.connection, self.entity, self.link.number, until)
+        finally:
+            self.answer(jobs, result._replace(scheduled=()), 0.0)  # the messages are stored in any case
 
     def unanswered(self, jobs: Jobs[bytes | SendJob]) -> None:
         """Return the allowances of the throttles."""

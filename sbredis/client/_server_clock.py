@@ -103,21 +103,18 @@ class _ToldClock(ServerClock):
         return until / 1000 - self._clock.utc() + self._clock.now() - _MARGIN
 
 
-class ServerClocks:
-    """What a client knows of the clocks of server processes."""
+class ServerClocks(dict[str, ServerClock]):
+    """What a client knows of the clocks of server processes, by the beginnings of their run ids."""
 
-    __slots__ = ("_clocks", "_new")
+    __slots__ = ("_new",)
 
     def __init__(self, clock: Clock) -> None:
         """Begin without bounds, with the clock of the client."""
+        super().__init__()
         self._new: Callable[[], ServerClock] = ServerClock if clock.told() is None else partial(_ToldClock, clock)
-        self._clocks: dict[str, ServerClock] = {}
 
-    def of(self, run: str) -> ServerClock:
-        """Return the clock of the server process whose run id begins in this way."""
-        found = self._clocks.get(run)
-        if found is None:
-            if len(self._clocks) == _MOST:
-                del self._clocks[next(iter(self._clocks))]
-            found = self._clocks[run] = self._new()
+    def __missing__(self, run: str) -> ServerClock:
+        if len(self) == _MOST:
+            del self[next(iter(self))]
+        found = self[run] = self._new()
         return found

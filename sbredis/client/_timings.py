@@ -21,6 +21,8 @@ class Timings:
     """The time that the server has to answer a receiving call, beyond the time that the call waits for messages."""
     late: float = 1.0
     """The time after which an answer is late. Other partitions are then asked without waiting for it."""
+    missing: float = 0.5
+    """The time after which the client looks again for an entity that is missing, before it tells its receivers."""
     asking_again: tuple[float, float] = (0.1, 10.0)
     """The first and the longest pause before a partition that could not answer is asked again."""
     lingering: float = 30.0

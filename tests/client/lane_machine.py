@@ -170,6 +170,8 @@ class Machine:
             numbers=(0, 1),
             routing=None,
             explain=lambda _: None,
+            partition=self.partition,
+            base=self.base,
             reload=self.removed,
             recover=self.removed,
         )
@@ -185,6 +187,12 @@ class Machine:
     async def removed(self, *_: object) -> None:
         await asyncio.sleep(0)
 
+    def partition(self, number: int) -> Partition:
+        return self.links[number].partition
+
+    def base(self, number: int) -> int:
+        return self.links[number].base
+
     def elsewhere(self) -> Link:
         return next((link for link in self.links if not link.down_until), self.links[0])
 
@@ -196,6 +204,9 @@ class Machine:
     def is_quiet(self, _: object) -> bool:
         return not self.calls and self.draws.random() < 0.5
 
+    def soon(self, _: object, work: Callable[[], None]) -> None:
+        self.loop.call_soon(work)
+
     def begin(
         self,
         script: Any,
@@ -203,8 +214,8 @@ class Machine:
         arguments: Sequence[Any],
         *,
         timeout: float,
-        answered: Callable[[Any], None],
-        failed: Callable[[Callable[[], Coroutine[Any, Any, Any]]], None],
+        answered: Callable[[Any, Any], None],
+        failed: Callable[[Any, Any], None],
         **_: object,
     ) -> bool:
         del script, keys
@@ -212,12 +223,7 @@ class Machine:
             return False
 
         def replied(reply: Any) -> None:
-            if not isinstance(reply, ServiceBusError):
-                answered(reply)
-            elif reply.outcome is REFUSED:
-                failed(lambda: self._raised(reply))
-            else:
-                failed(lambda: self._attempt(arguments, timeout, maybe_ran=reply.outcome is UNKNOWN))
+            (failed if isinstance(reply, ServiceBusError) else answered)((arguments, timeout), reply)
 
         self._arrive(arguments, timeout, replied)
         return True
@@ -226,8 +232,10 @@ class Machine:
         del script, keys
         return await self._attempt(arguments, timeout, maybe_ran=False)
 
-    async def _raised(self, error: ServiceBusError) -> Any:
-        raise error
+    async def finish(self, call: tuple[Sequence[Any], float], error: ServiceBusError) -> Any:
+        if error.outcome is REFUSED:
+            raise error
+        return await self._attempt(*call, maybe_ran=error.outcome is UNKNOWN)
 
     async def _attempt(self, arguments: Sequence[Any], timeout: float, *, maybe_ran: bool) -> Any:
         future = self.loop.create_future()

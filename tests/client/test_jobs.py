@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.client._jobs import Jobs
+from sbredis.client._lane import Jobs
 
 Row = tuple[int, asyncio.Future[Any], float, str]
 

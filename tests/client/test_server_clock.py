@@ -82,23 +82,23 @@ def test_a_reply_to_an_older_call_changes_nothing() -> None:
 
 def test_each_server_process_has_a_clock_of_its_own() -> None:
     clocks = ServerClocks(Clock())
-    clocks.of("a").replied(1_000_000, 0.0, 0.1)
-    assert clocks.of("a").ends(1_065_000, 1_060_000, 60.0) is not None
-    assert clocks.of("b").ends(1_065_000, 1_060_000, 60.0) is None
+    clocks["a"].replied(1_000_000, 0.0, 0.1)
+    assert clocks["a"].ends(1_065_000, 1_060_000, 60.0) is not None
+    assert clocks["b"].ends(1_065_000, 1_060_000, 60.0) is None
 
 
 def test_a_client_forgets_the_clocks_that_it_met_first() -> None:
     clocks = ServerClocks(Clock())
     for number in range(100):
-        clocks.of(str(number)).replied(0, 0.0, 0.1)
-    assert clocks.of("0").ends(5_000, 0, 0.2) is None
-    assert clocks.of("99").ends(5_000, 0, 0.2) is not None
+        clocks[str(number)].replied(0, 0.0, 0.1)
+    assert clocks["0"].ends(5_000, 0, 0.2) is None
+    assert clocks["99"].ends(5_000, 0, 0.2) is not None
 
 
 def test_the_time_of_a_test_needs_no_bounds() -> None:
     """The servers count the time that the calls of the client tell them, however far it was moved."""
     clock = HandClock()
-    server = ServerClocks(clock).of("a")
+    server = ServerClocks(clock)["a"]
     assert server.ends(clock.told() + 5_000, clock.told(), clock.now()) == pytest.approx(clock.now() + 5, abs=0.01)
     server.replied(clock.told(), clock.now(), clock.now())
     clock.move(90_000)

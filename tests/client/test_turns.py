@@ -7,8 +7,10 @@ from functools import partial
 
 import pytest
 
-from sbredis.client._turns import TurnShare
-from tests.aio.queues import in_memory, queue_at
+from sbredis.client._turns import LaterTurns, TurnShare
+from sbredis.exceptions import ServiceBusError
+from sbredis.model import taking_of
+from tests.aio.queues import at_rest, bodies, in_memory, queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -83,6 +85,172 @@ async def test_work_is_done_in_its_order_after_the_callers_that_were_told_before
     assert [number for number in order if number >= 100] == [*range(100, 120)]
     assert all(order.index(number) < order.index(100 + number) for number in range(20))
     assert turns.end() <= 3
+
+
+async def test_a_turn_has_only_some_places_for_work_that_is_done_at_once() -> None:
+    share, order = TurnShare(2), list[int]()
+    assert [share.takes() for _ in range(4)] == [True, True, False, False]
+    share.soon(partial(order.append, 1))
+    await eventually(lambda: order == [1])
+    assert share.takes()
+
+
+async def test_it_is_crowded_while_very_many_wait() -> None:
+    share, done = TurnShare(1), list[int]()
+
+    def crowded() -> bool:
+        return share.crowded
+
+    assert not crowded()
+    for number in range(100):
+        share.soon(partial(done.append, number))
+    assert crowded()
+    await eventually(lambda: len(done) == 100)
+    assert not crowded()
+
+
+async def test_later_work_is_done_once_in_the_order_of_its_times() -> None:
+    later, order, turns = LaterTurns(TurnShare(3)), list[int](), Turns()
+    now = asyncio.get_running_loop().time()
+
+    def work(number: int) -> None:
+        turns.note()
+        order.append(number)
+
+    works = [partial(work, number) for number in range(20)]
+    for each in works:
+        later.at(now + 0.01, each)
+    later.at(now + 0.02, works[0])  # a new time, and not a second one
+    await eventually(lambda: len(order) == 20)
+    assert asyncio.get_running_loop().time() >= now + 0.02
+    assert order == [*range(1, 20), 0]
+    assert turns.end() <= 2 * 3
+    later.at(0.0, works[1])
+    await eventually(lambda: order[20:] == [1])
+
+
+@in_memory
+async def test_a_receiver_ends_although_its_closing_was_cancelled_in_a_crowd(url: str) -> None:
+    async with queue_at(url) as queue:
+        receiver = queue.receiver()
+        assert await receiver.receive_messages(1, 0.01) == []
+        turns = queue.client._connection.turns
+        for _ in range(500):
+            turns.soon(lambda: None)
+        closing = asyncio.ensure_future(receiver.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait((closing,))
+        assert closing.cancelled()
+        assert turns.crowded
+        await eventually(lambda: receiver not in queue.client._children)
+        await receiver.close()
+
+
+@in_memory
+async def test_very_many_receivers_close_in_many_turns(url: str) -> None:
+    async with queue_at(url) as queue:
+        receivers = [queue.receiver() for _ in range(500)]
+        assert await asyncio.gather(*(receiver.receive_messages(1, 0.01) for receiver in receivers)) == [[]] * 500
+        inboxes = [receiver._inbox for receiver in receivers]
+        assert None not in inboxes
+        closing = [asyncio.ensure_future(receiver.close()) for receiver in receivers]
+        ended, most = 0, 0
+        while ended < len(receivers):
+            await asyncio.sleep(0)
+            now = sum(receiver not in queue.client._children for receiver in receivers)
+            ended, most = now, max(most, now - ended)
+        assert most <= 100
+        await asyncio.gather(*closing)
+
+
+@in_memory
+async def test_very_many_receivers_ask_again_in_many_turns(url: str) -> None:
+    async with queue_at(url) as queue:
+        receivers = [queue.receiver() for _ in range(500)]
+        assert await asyncio.gather(*(receiver.receive_messages(1, 0.01) for receiver in receivers)) == [[]] * 500
+        inboxes = [receiver._inbox for receiver in receivers]
+        calls = [asyncio.ensure_future(receiver.receive_messages(1, 60)) for receiver in receivers]
+        asked, most = 0, 0
+        while asked < len(receivers):
+            await asyncio.sleep(0)
+            now = sum(inbox is not None and inbox.callers.demand > 0 for inbox in inboxes)
+            asked, most = now, max(most, now - asked)
+        assert most <= 100
+        for call in calls:
+            call.cancel()
+        await asyncio.wait(calls)
+
+
+@in_memory
+@pytest.mark.parametrize("end", ["closed", "ended", "let go", "cancelled"])
+async def test_a_call_that_waits_for_its_turn_ends_like_one_that_waits_for_messages(url: str, end: str) -> None:
+    async with queue_at(url) as queue:
+        receiver = queue.receiver()
+        assert await receiver.receive_messages(1, 0.01) == []
+        inbox = receiver._inbox
+        assert inbox is not None
+        turns = queue.client._connection.turns
+        for _ in range(500):
+            turns.soon(lambda: None)
+        call = asyncio.ensure_future(receiver.receive_messages(1, 900))
+        await asyncio.sleep(0)
+        assert (inbox.callers.demand, turns.crowded) == (0, True)
+        closing: asyncio.Future[None] | None = None
+        if end == "closed":
+            closing = asyncio.ensure_future(receiver.close())
+        elif end == "ended":
+            taking_of(receiver).end_waits()
+        elif end == "let go":
+            await inbox.let_go()
+            assert call.done()
+        else:
+            call.cancel()
+        _, waiting = await asyncio.wait((call,), timeout=60)
+        assert not waiting
+        if closing is not None:
+            await closing
+            assert "The receiver was closed" in str(call.exception())
+        else:
+            assert call.cancelled() if end == "cancelled" else call.result() == []
+        assert not inbox.callers
+
+
+@in_memory
+@pytest.mark.parametrize("before", [50, 5000])
+async def test_a_call_asks_once_even_if_its_time_ends_before_its_turn(url: str, before: int) -> None:
+    async with queue_at(url) as queue:
+        receiver = queue.receiver()
+        assert await receiver.receive_messages(1, 0.01) == []
+        await at_rest(receiver)
+        await queue.send("a")
+        turns = queue.client._connection.turns
+        for _ in range(before):
+            turns.soon(lambda: None)
+        assert bodies(await receiver.receive_messages(1, 1e-6)) == ["a"]
+        for _ in range(before):
+            turns.soon(lambda: None)
+        assert await receiver.receive_messages(1, 1e-6) == []
+
+
+@in_memory
+async def test_a_waiting_call_ends_before_the_closing_of_its_receiver_gets_its_turn(url: str) -> None:
+    """It must get no message any more, because the receiver does not settle it."""
+    async with queue_at(url) as queue:
+        receiver = queue.receiver()
+        call = asyncio.ensure_future(receiver.receive_messages(1, 900))
+        await queue.wait_for_waiters()
+        turns = queue.client._connection.turns
+        for _ in range(5000):
+            turns.soon(lambda: None)
+        closing = asyncio.ensure_future(receiver.close())
+        with pytest.raises(ServiceBusError, match="The receiver was closed"):
+            await call
+        assert turns.crowded
+        assert not closing.done()
+        await queue.send("a")
+        await closing
+        assert await queue.counts_are(1, 0)
 
 
 @in_memory

@@ -197,6 +197,7 @@ class ServiceBusClient(Connected):
         self._reference = self._connection.reference()
         self._connection.observer = _Observer(self._telemetry, self._offer)
         self._children: set[ServiceBusSender | ServiceBusReceiver] = set()
+        self._forget = self._children.discard
         self._requests = Requests(self._connection)
 
     @classmethod
@@ -423,7 +424,7 @@ class ServiceBusClient(Connected):
             create=create,
             max_in_flight=asked["max_in_flight"],
             max_in_flight_bytes=asked["max_in_flight_bytes"],
-            on_close=self._children.discard,
+            on_close=self._forget,
         )
         self._children.add(sender)
         return sender
@@ -442,17 +443,15 @@ class ServiceBusClient(Connected):
         self._connection.check_open()
         options = receiver_options(asked, session_id, sub_queue)
         kind = ServiceBusReceiver if options.session_id is None else ServiceBusSessionReceiver
-        receiver = kind(
+        return kind(
             self._connection,
             path,
             self._telemetry,
             client_identifier=identifier_of(asked.get("client_identifier")),
             create=create,
             options=options,
-            on_close=self._children.discard,
+            among=self._children,
         )
-        self._children.add(receiver)
-        return receiver
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 

@@ -222,7 +222,7 @@ class _SettleStep(_CommitStep):
             return super().explain(error, detail)
         name = detail.split(maxsplit=1)[0]
         hold = next(part.hold for part in self.parts if part.hold.name == name)
-        made = lock_lost(self.link, name, hold.session)
+        made = lock_lost(self.link, name, hold.session, number=hold.sequence_number)
         made.message = f"The transaction was refused and has changed nothing. {made.message}"
         return made
 
@@ -363,8 +363,8 @@ class _TransferStep(_CommitStep):
     def operation(self, partition: Partition, call_id: CallId) -> Operation:
         del call_id
         destination = self._destination.partition(self._there)
-        made, path = _made_for(self._destination, self._parts), self._destination.record.path
-        return transfer(partition, made, destination, self._there, path)
+        made = [one for part in self._parts for one in part.made]
+        return transfer(partition, made, destination, self._there, self._destination.record.path)
 
     async def confirm(self, deadline: float) -> bool:
         """Look for the destination, because the script sees only the slot of the home."""
@@ -391,8 +391,13 @@ class _TransferStep(_CommitStep):
 
 def _made_for(entity: Entity, parts: Sequence[SendPart]) -> list[Outgoing]:
     """Return the encoded messages in the form for an entity."""
-    detects = entity.detects_duplicates
-    return [one if detects else one._replace(message_id=b"") for part in parts for one in part.made]
+    if entity.detects_duplicates:
+        return [one for part in parts for one in part.made]
+    return [
+        Outgoing(payload, time_to_live, level, b"", due, origin)
+        for part in parts
+        for payload, time_to_live, level, _, due, origin in part.made
+    ]
 
 
 def _tell_test_bus(entity: Entity, parts: Sequence[SendPart]) -> None:
@@ -462,8 +467,10 @@ def _settle_steps(parts: Sequence[TransactionPart]) -> list[_CommitStep]:
     for part in parts:
         if isinstance(part, SettlePart):
             link: PartitionClient = part.hold.reception.link
-            made = _RenewStep(link) if part.kind == "renew" else _SettleStep(link, part.kind)
-            step = steps.setdefault((link, part.kind), made)
+            step = steps.get((link, part.kind))
+            if step is None:
+                made = _RenewStep(link) if part.kind == "renew" else _SettleStep(link, part.kind)
+                step = steps[link, part.kind] = made
             assert isinstance(step, _SettleStep)
             step.parts.append(part)
         elif isinstance(part, StatePart):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from sbredis import moving
 from sbredis._public import public
 from sbredis.client import (
+    TIMEOUT,
     count_of,
     deadline_of,
     milliseconds_of,
@@ -106,7 +107,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         client_identifier: str,
         create: Creation | None,
         options: ReceiverOptions,
-        on_close: Callable[[Any], None],
+        among: set[Any],
     ) -> None:
         self._connection = connection
         self._reference = connection.reference()
@@ -127,10 +128,12 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         self._inbox: Inbox[ServiceBusReceivedMessage] | None = None
         self._taking = Taking()
         self._peekings = Peekings(self._side)
-        self._settler = MessageSettler(self._lookup, self._ready)
-        self._redrive_goes_on: Callable[[int], bool] = lambda _: True
-        self._report = RenewalReport(telemetry, self.entity_path, self._reference)
-        self._on_close = on_close
+        self._settler = MessageSettler(self._lookup)
+        self._redrive_goes_on: Callable[[int], bool] = _always
+        self._report: RenewalReport | None = None
+        self._among = among
+        """The open senders and receivers of the client."""
+        among.add(self)
         self._ending: asyncio.Future[None] | None = None
 
     # -- properties, opening -------------------------------------------------------------------------------------------
@@ -212,6 +215,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         """Connect. A session receiver also accepts its session. If one of these steps fails, close the receiver."""
         try:
             deadline = self._deadline()
+            await self._connection.openings.take()
             with self._telemetry.operation("open", self.entity_path):
                 await self._check_kind(await self._ready(deadline), deadline)
                 if self._prefetch:
@@ -293,10 +297,10 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         """Wait for the next message and return it. The iteration ends if no message comes within ``max_wait_time``."""
         inbox = self._inbox
         if inbox is not None and len(inbox.buffer) and self._hands_over_directly and not inbox.entity.gone:
-            message = inbox.next_kept()
-            if message is not None:
-                self._peekings.received(hold_of(message))
-                return message
+            kept = inbox.take_kept(1)
+            if kept:
+                self._peekings.received(hold_of(kept[0]))
+                return kept[0]
         messages = await self._receive(1, self._max_wait_time, iterates=True)
         if not messages:
             raise StopAsyncIteration
@@ -313,7 +317,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         inbox = self._inbox
         if self._renewer is not None:
             self._renewer.check_open()
-        if inbox is None or self._lookup.closed or inbox.entity.gone:
+        if inbox is None or self._lookup.closed or self._connection.closed or inbox.entity.gone:
             inbox = await self._open(self._deadline(seconds), seconds, wanted)
         elif self._held is not None and not (len(inbox.buffer) and self._mode is not ServiceBusReceiveMode.PEEK_LOCK):
             self._held.check()  # buffered messages that are already deleted need no lock
@@ -321,7 +325,8 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         if messages:
             for message in messages:
                 self._peekings.received(hold_of(message))
-            self._hand_over(messages)
+            if self._renewer is not None or self._held is not None:  # a session knows what its holder has begun
+                self._hand_over(messages)
         return messages
 
     @property
@@ -461,12 +466,13 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         """Settle a message as done: remove it from the queue."""
         if not self._telemetry.watching:
             loop = asyncio.get_running_loop()
-            future = self._settler.begin("complete", message, loop, deadline_of(timeout, loop))
+            deadline = loop.time() + TIMEOUT if timeout is None else deadline_of(timeout, loop)
+            future = self._settler.begin("complete", message, loop, deadline)
             if future is not None:
                 await future
                 return
         with self._telemetry.operation("complete", self.entity_path, messages=(message,)):
-            await self._settler.settle("complete", message, timeout)
+            await self._settler.settle(self._ready, "complete", message, timeout)
 
     async def complete_messages(
         self, messages: Iterable[ServiceBusReceivedMessage], *, timeout: float | None = None
@@ -479,7 +485,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         """
         listed = list(messages)
         with self._telemetry.operation("complete", self.entity_path, count=len(listed), messages=listed):
-            await self._settler.complete_all(listed, deadline_of(timeout))
+            await self._settler.complete_all(self._ready, listed, deadline_of(timeout))
 
     async def abandon_message(
         self,
@@ -497,7 +503,9 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         wait = delay_of(delay)
         with self._telemetry.operation("abandon", self.entity_path, messages=(message,)):
             async with self._recalled(message, timeout):
-                await self._settler.settle("abandon", message, timeout, modify=properties_to_modify, delay=wait)
+                await self._settler.settle(
+                    self._ready, "abandon", message, timeout, modify=properties_to_modify, delay=wait
+                )
 
     async def release_message(
         self, message: ServiceBusReceivedMessage, *, interrupted: bool = False, timeout: float | None = None
@@ -511,7 +519,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         with self._telemetry.operation("release", self.entity_path, messages=(message,)):
             self._settler.check(message, "release")
             async with self._recalled(message, timeout):
-                await self._settler.settle("interrupt" if interrupted else "release", message, timeout)
+                await self._settler.settle(self._ready, "interrupt" if interrupted else "release", message, timeout)
 
     async def defer_message(
         self,
@@ -526,7 +534,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         dead-letter queue instead.
         """
         with self._telemetry.operation("defer", self.entity_path, messages=(message,)):
-            await self._settler.settle("defer", message, timeout, modify=properties_to_modify)
+            await self._settler.settle(self._ready, "defer", message, timeout, modify=properties_to_modify)
 
     async def dead_letter_message(
         self,
@@ -544,6 +552,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
                     "The message is on the dead-letter queue already. Complete it, abandon it or defer it."
                 )
             await self._settler.settle(
+                self._ready,
                 "dead_letter",
                 message,
                 timeout,
@@ -556,7 +565,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         """Lock a message for the full duration from now on, and return the time when the lock ends."""
         deadline = deadline_of(timeout)
         with self._telemetry.operation("renew_message_lock", self.entity_path, messages=(message,)):
-            return await self._settler.renew(message, deadline)
+            return await self._settler.renew(self._ready, message, deadline)
 
     def _recalled(self, message: ServiceBusReceivedMessage, timeout: float | None) -> AbstractAsyncContextManager[None]:
         """Return a context in which the receiver keeps no later messages of the message's session, if it has one."""
@@ -747,17 +756,33 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         """
         self._lookup.closed = True
         if self._connection.orphaned:
-            self._on_close(self)
+            self._among.discard(self)
             return
+        if self._ending is None and self._leave():
+            self._among.discard(self)
+            return
+        if self._inbox is not None:
+            self._inbox.callers.close()  # at once: the application could not settle what they would still get
+        try:
+            await self._connection.turns.take()  # very many receivers may be closed at once
+        finally:
+            ending = self._begin_to_end()
+        await asyncio.shield(ending)
+
+    def _begin_to_end(self) -> asyncio.Future[None]:
         if self._ending is None:
             self._ending = asyncio.ensure_future(self._end())
-        await asyncio.shield(self._ending)
+        return self._ending
+
+    def _leave(self) -> bool:
+        """Stop receiving as far as that needs no waiting. Return whether nothing is left to do."""
+        return self._inbox is None
 
     async def _end(self) -> None:
         try:
             await self._wind_up()
         finally:
-            self._on_close(self)  # called here, so that the cancellation of a caller of close() cannot prevent it
+            self._among.discard(self)  # called here, so that the cancellation of a caller of close() cannot prevent it
 
     async def _wind_up(self) -> None:
         """Release the messages that the receiver still has."""
@@ -765,12 +790,20 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
             await self._inbox.aclose()
 
 
+def _always(_: int) -> bool:
+    return True
+
+
 # -- for the rest of the library, which may not use private attributes -------------------------------------------------
 
 
 def report_of(receiver: ServiceBusReceiver) -> RenewalReport:
     """Return the object that reports failed renewals of this receiver's message locks."""
-    return receiver._report  # pyright: ignore[reportPrivateUsage]
+    report = receiver._report  # pyright: ignore[reportPrivateUsage]
+    if report is None:
+        report = RenewalReport(receiver._telemetry, receiver.entity_path, receiver._reference)  # pyright: ignore[reportPrivateUsage]
+        receiver._report = report  # pyright: ignore[reportPrivateUsage]
+    return report
 
 
 async def mover_to(receiver: ServiceBusReceiver, to: str) -> moving.ChosenMover:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from sbredis._quoting import quoted
 from sbredis.aio._stream import SendStream
-from sbredis.client import Throttle, count_of, deadline_of, progress_of, sequence_numbers_of
+from sbredis.client import TIMEOUT, Throttle, count_of, deadline_of, progress_of, sequence_numbers_of
 from sbredis.engine import MAXIMUM_CALL_BYTES
 from sbredis.model import (
     MessageTypes,
@@ -18,9 +18,8 @@ from sbredis.model import (
     ServiceBusMessageBatch,
     as_messages,
     contents_of,
-    keep_id,
+    keep_id_of,
     prepared,
-    use_id,
 )
 from sbredis.sending import Outbox, cancel_scheduled, log_unread_error, scheduled, size_of
 
@@ -116,7 +115,7 @@ class ServiceBusSender:
         new id when it is sent again.
         """
         loop = asyncio.get_running_loop()
-        deadline = deadline_of(timeout, loop)
+        deadline = loop.time() + TIMEOUT if timeout is None else deadline_of(timeout, loop)
         if self._telemetry.watching:
             await self._send_watched(message, deadline)
             return
@@ -125,8 +124,7 @@ class ServiceBusSender:
         if entity is None or outbox.closed or entity.gone or entity.loop is not loop:
             entity = await outbox.ready(deadline)
         if type(message) is ServiceBusMessage:
-            made = prepared(message, detects_duplicates=entity.detects_duplicates)
-            message_id = use_id(message)
+            made = prepared(message, detects_duplicates=entity.detects_duplicates, sent=True)
             future = None
             try:
                 future = outbox.begin_one(message, made, entity, deadline)
@@ -135,7 +133,7 @@ class ServiceBusSender:
                     future = await outbox.begin((message,), form, size_of(made), entity, deadline)
                 await future
             except BaseException as error:
-                keep_id(message, message_id)
+                keep_id_of(message, made)
                 if future is not None and isinstance(error, asyncio.CancelledError):
                     log_unread_error(future)
                 raise

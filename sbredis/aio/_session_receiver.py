@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,7 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         client_identifier: str,
         create: Creation | None,
         options: ReceiverOptions,
-        on_close: Callable[[Any], None],
+        among: set[Any],
     ) -> None:
         super().__init__(
             connection,
@@ -65,11 +66,13 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
             client_identifier=client_identifier,
             create=create,
             options=options,
-            on_close=on_close,
+            among=among,
         )
+        self._options = options
         self._session: ServiceBusSession | None = None
         """The accepted session."""
-        self._accepting = asyncio.Lock()
+        self._accepting: asyncio.Lock | None = None
+        """Lets one task at a time accept the session."""
         self._opening: asyncio.Task[HeldSession] | None = None
         """The task that accepts the session."""
         self._handed_out: dict[int, Hold] = {}
@@ -144,9 +147,12 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
 
     async def _accept(self, entity: Entity, deadline: float, wait: float | None, wanted: int) -> None:
         """Accept the session, unless another task does it first. A cancelled caller leaves no session locked."""
+        if self._accepting is None:
+            self._accepting = asyncio.Lock()
+        accepting = self._accepting
         try:
             async with asyncio.timeout_at(deadline):
-                await self._accepting.acquire()
+                await accepting.acquire()
         except TimeoutError:
             raise OperationTimeoutError(
                 f"The session of {entity.name!r} was not accepted in time.", outcome=Outcome.NEVER_SENT
@@ -166,8 +172,9 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
                 if opening.cancelled():
                     self._lookup.check_open()
                 opening.result()
+                self._lookup.check_open()  # a receiver that was closed meanwhile has given the session back
         finally:
-            self._accepting.release()
+            accepting.release()
 
     async def _accept_one(self, entity: Entity, deadline: float, wait: float | None, wanted: int) -> HeldSession:
         with self._telemetry.operation("accept_session", self.entity_path):
@@ -195,6 +202,20 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         if self._renewer is not None and not self._renewer.closed:
             self._renewer.register(self, self._session)
 
+    def _another(self) -> ServiceBusSessionReceiver:
+        """Return another receiver with the same options, which takes messages in the same way."""
+        made = ServiceBusSessionReceiver(
+            self._connection,
+            self._lookup.name,
+            self._telemetry,
+            client_identifier=self._client_identifier,
+            create=None,
+            options=self._options,
+            among=self._among,
+        )
+        made._taking = replace(self._taking, inbox=None)
+        return made
+
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def close(self, *, release_session: bool = True) -> None:
@@ -206,17 +227,21 @@ class ServiceBusSessionReceiver(ServiceBusReceiver):
         self._leaves_locked = self._leaves_locked or not release_session
         await super().close()
 
+    def _leave(self) -> bool:
+        if self._opening is not None:
+            return False
+        inbox = self._inbox
+        if inbox is not None:
+            if self._mode is not ServiceBusReceiveMode.PEEK_LOCK or self._leaves_locked:
+                return False
+            inbox.leave()
+        return self._held is None or self._held.settled
+
     async def _wind_up(self) -> None:
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.wait((self._opening,))
-        inbox = self._inbox
-        if (
-            isinstance(inbox, SessionInbox)
-            and self._mode is ServiceBusReceiveMode.PEEK_LOCK
-            and not self._leaves_locked
-        ):
-            inbox.leave()
+            self._leave()
         await super()._wind_up()
         if self._held is not None:
             if self._failed:

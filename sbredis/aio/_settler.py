@@ -25,7 +25,7 @@ from sbredis.engine import (
     side_of,
 )
 from sbredis.entities import SIDES, SUB_QUEUES, SUFFIXES
-from sbredis.exceptions import ServiceBusError
+from sbredis.exceptions import MessageLockLostError, Outcome, ServiceBusError, SessionLockLostError
 from sbredis.model import (
     MessageLease,
     PrimitiveTypes,
@@ -68,6 +68,11 @@ class _LockedMessage:
     partition_client: PartitionClient
     lock: Lock
 
+    @property
+    def sequence_number(self) -> int:
+        """The sequence number that users see."""
+        return self.partition_client.base + number_of(self.name)
+
 
 class ServiceBusSettler:
     """Settles messages and manages sessions that another process or connection has locked.
@@ -76,9 +81,9 @@ class ServiceBusSettler:
     a message, or :attr:`ServiceBusSession.lock_token`, as a UUID or as text. A token is valid as long as the lock
     holds, also after renewals, in every process and on every machine. Nobody needs to call the server for it first.
 
-    A text that is not a lock token, or belongs to another sub-queue or to a partition that the entity does not have,
-    raises :class:`ValueError`, and changes nothing. The broker decides whether the lock still holds. If the lock is
-    lost, or is one of another entity, the call raises :class:`~sbredis.exceptions.MessageLockLostError` or
+    A text that is not a lock token, or belongs to another sub-queue, raises :class:`ValueError`, and changes nothing.
+    The broker decides whether the lock still holds. If the lock is lost, or is one of another entity or of an entity
+    that was deleted, the call raises :class:`~sbredis.exceptions.MessageLockLostError` or
     :class:`~sbredis.exceptions.SessionLockLostError`. All calls may be made concurrently.
     """
 
@@ -256,9 +261,10 @@ class ServiceBusSettler:
 
     async def _locked_message(self, given: LockToken, deadline: float, operation: Observation) -> _LockedMessage:
         partition_client = await self._partition_client(given, deadline)
-        operation.numbered([partition_client.base + number_of(given.name)])
         lease = MessageLease(given.lease, math.inf, math.inf, partition=given.partition)
-        return _LockedMessage(given.name, lease, partition_client, Lock(given.lease, given.name))
+        held = _LockedMessage(given.name, lease, partition_client, Lock(given.lease, given.name))
+        operation.numbered([held.sequence_number])
+        return held
 
     # -- other messages ------------------------------------------------------------------------------------------------
 
@@ -391,9 +397,7 @@ class ServiceBusSettler:
 
     async def _session_partition(self, given: LockToken, deadline: float) -> PartitionClient:
         """Return the client of the partition of a session."""
-        partition_client = await self._partition_client(given, deadline)
-        self._require_sessions(partition_client.entity)
-        return partition_client
+        return await self._partition_client(given, deadline, of_session=True)
 
     def _has_sessions(self, entity: Entity) -> bool:
         return entity.record.settings.sessions and self._sub_queue is None
@@ -409,7 +413,9 @@ class ServiceBusSettler:
         await entity.require(require_messages, deadline)
         return entity
 
-    async def _partition_client(self, given: LockToken, deadline: float) -> PartitionClient:
+    async def _partition_client(
+        self, given: LockToken, deadline: float, *, of_session: bool = False
+    ) -> PartitionClient:
         """Return the client of the lock's partition."""
         entity = await self._entity(deadline)
         if given.partition not in entity.numbers:
@@ -417,6 +423,20 @@ class ServiceBusSettler:
             seen = entity.record
             if (await self._lookup.connection.record(self._lookup.name, deadline)).incarnation != seen.incarnation:
                 await entity.reload(seen, deadline)
+        if of_session:
+            self._require_sessions(entity)
         if given.partition not in entity.numbers:
-            raise ValueError(f"The lock token does not belong to {entity.name!r}: it is one of another entity.")
+            raise self._foreign(entity, given)
         return entity.partition_client(given.partition)
+
+    def _foreign(self, entity: Entity, given: LockToken) -> ServiceBusError:
+        """Return the error for a lock in a partition in which the entity has no messages."""
+        of_message = given.name and not self._has_sessions(entity)
+        error = (MessageLockLostError if of_message else SessionLockLostError)(
+            f"The lock is not one of {entity.name!r}, which is in other partitions. It is a lock of another entity, or "
+            f"of an earlier {entity.record.kind} of this name, which was deleted with its messages. This call has "
+            "changed nothing.",
+            outcome=Outcome.REFUSED,
+        )
+        error.entity = entity.name
+        return error

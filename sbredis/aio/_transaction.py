@@ -149,7 +149,9 @@ class ServiceBusTransaction:
             if isinstance(message, ServiceBusMessageBatch):
                 contents = contents_of(message)
                 undo = [partial(contents.keep_ids, contents.use_ids())]
-                self._send(outbox, list(contents.messages), list(contents.outgoing), undo, needs_numbers=False)
+                made = list(contents.outgoing)
+                size = sum(len(one.payload) for one in made)
+                self._send(outbox, list(contents.messages), made, size, undo, needs_numbers=False)
             else:
                 self._encode_and_send(outbox, as_messages(message), needs_numbers=False)
 
@@ -184,22 +186,25 @@ class ServiceBusTransaction:
             self._telemetry.create(outbox.destination, listed)
         made: list[Outgoing] = []
         undo: list[Callable[[], None]] = []
+        size = 0
         try:
             for message in listed:
-                made.append(outgoing(message, detects_duplicates=True))
+                made.append(one := outgoing(message, detects_duplicates=True))
+                size += len(one.payload)
                 # Give the id before the next message is encoded, because the same object may be in the list twice.
                 undo.append(partial(keep_id, message, use_id(message)))
         except BaseException:
             for each in undo:
                 each()
             raise
-        return self._send(outbox, listed, made, undo, needs_numbers=needs_numbers)
+        return self._send(outbox, listed, made, size, undo, needs_numbers=needs_numbers)
 
     def _send(
         self,
         outbox: Outbox,
         listed: list[ServiceBusMessage],
         made: list[Outgoing],
+        size: int,
         undo: Sequence[Callable[[], None]],
         *,
         needs_numbers: bool,
@@ -207,7 +212,7 @@ class ServiceBusTransaction:
         """Record encoded messages. Return the list that gets their sequence numbers."""
         part = SendPart(outbox, made, listed, needs_numbers)
         try:
-            self._record(part, len(made), sum(len(one.payload) for one in made))
+            self._record(part, len(made), size)
         except BaseException:
             for each in undo:
                 each()

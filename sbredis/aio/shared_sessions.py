@@ -8,11 +8,10 @@ The functions accept several sessions at once, and release each of them with the
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from sbredis.model import taking_of
+from sbredis.model import hold_of, taking_of
 from sbredis.receiving import SessionInbox, free_sessions, require_not_forwarding, require_sessions
 
 if TYPE_CHECKING:
@@ -25,22 +24,22 @@ __all__ = [
     "has_messages",
     "is_empty",
     "is_released",
+    "kept_messages",
     "others_wait_elsewhere",
     "receive_or_release",
 ]
 
 
 async def accept_sessions(
-    make: Callable[[], ServiceBusSessionReceiver], most: int, first: int, wait: float
+    receiver: ServiceBusSessionReceiver, most: int, first: int, wait: float
 ) -> list[ServiceBusSessionReceiver]:
     """Accept up to ``most`` free sessions, each with up to ``first`` messages, as soon as there are any.
 
-    All receivers that ``make`` returns must take messages in the same way (:func:`~sbredis.model.taking_of`). The first
-    one waits for the sessions: until they come, its inbox is that of the free sessions.
-    Return receivers that ``make`` has made; none if no session became free within the time to wait. The receivers let
-    go of sessions without messages when others wait.
+    The receiver waits for the sessions: until they come, its inbox is that of the free sessions. Then it gets the first
+    one. Each further session has a receiver that takes messages in the same way (:func:`~sbredis.model.taking_of`).
+    Return the receivers; none if no session became free within the time to wait. The receivers let go of sessions
+    without messages when others wait.
     """
-    receiver = make()
     try:
         deadline = receiver._deadline(wait)
         with receiver._telemetry.operation("accept_session", receiver.entity_path):
@@ -51,16 +50,16 @@ async def accept_sessions(
             sessions = taking.inbox = free_sessions(entity, first, taking.hands)
             found = await sessions.take(most, wait, gather=False, latest=deadline)
     except BaseException:
-        receiver._on_close(receiver)
+        receiver._among.discard(receiver)
         raise
-    receivers = [receiver, *(make() for _ in found[1:])]
+    receivers = [receiver, *(receiver._another() for _ in found[1:])]
     for each, held in zip(receivers, found, strict=False):
         each._keep(held)
         taking_of(each).yields = True
         each._lookup.found = entity
         each._inbox_of(entity)
     if not found:
-        receiver._on_close(receiver)
+        receiver._among.discard(receiver)
         return []
     return receivers
 
@@ -74,6 +73,20 @@ def others_wait_elsewhere(receiver: ServiceBusSessionReceiver, first: int) -> bo
 def has_messages(receiver: ServiceBusSessionReceiver) -> bool:
     """Return whether messages have come that a receiver has not received, with its session or after it."""
     return receiver._inbox is not None and len(receiver._inbox.buffer) > 0
+
+
+def kept_messages(receiver: ServiceBusSessionReceiver, wanted: int) -> list[ServiceBusReceivedMessage]:
+    """Receive up to ``wanted`` messages that have come already. Do not wait."""
+    inbox = receiver._inbox
+    assert isinstance(inbox, SessionInbox)
+    messages = inbox.take_kept(wanted)
+    for message in messages:
+        receiver._peekings.received(hold_of(message))
+    receiver._hand_over(messages)
+    if receiver._telemetry.watching:
+        with receiver._telemetry.operation("receive", receiver.entity_path) as operation:
+            operation.received(messages)
+    return messages
 
 
 def is_empty(receiver: ServiceBusSessionReceiver) -> bool:

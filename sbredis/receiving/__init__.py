@@ -15,13 +15,13 @@ from sbredis.receiving._entity_lookup import (
     require_receivable,
     require_sessions,
 )
+from sbredis.receiving._fetching import InboxOptions
 from sbredis.receiving._held_session import HeldSession, is_failed_delivery, lane_for, state_bytes
-from sbredis.receiving._inbox import Inbox, InboxOptions
-from sbredis.receiving._message_inbox import MessageInbox
+from sbredis.receiving._inbox import Inbox
+from sbredis.receiving._message_inbox import MessageInbox, SessionInbox
 from sbredis.receiving._peeking import Peeking, Peekings
 from sbredis.receiving._purging import purge
 from sbredis.receiving._renewing import LockRenewFailureCallback, RenewalReport, Renewals, RenewedLock
-from sbredis.receiving._session_inbox import SessionInbox
 from sbredis.receiving._settling import (
     MessageSettler,
     changes_of,

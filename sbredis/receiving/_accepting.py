@@ -75,7 +75,7 @@ class _Acceptance:
         for reply in answer.credits:
             if reply.answer in {CreditAnswer.TAKEN, CreditAnswer.KNOWN}:
                 firsts = SessionGift(found.session, reply.gifts)
-                gift = HandedGift[Delivery](self._grant.prefix, 0, lease.until, (), found.fence, firsts)
+                gift: HandedGift[Delivery] = HandedGift(self._grant.prefix, 0, lease.until, (), found.fence, firsts)
                 return HeldSession(partition_client, found.session, lease, gift, self._grant.number)
         return HeldSession(partition_client, found.session, lease)
 

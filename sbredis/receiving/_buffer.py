@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice, pairwise
-from typing import Generic, TypeVar
+from itertools import compress, islice, pairwise
+from operator import not_
+from typing import TypeVar
 
 from sbredis.model import MessageLease
 
@@ -18,31 +19,28 @@ __all__ = ["Buffer"]
 Item = TypeVar("Item")
 
 
-class Buffer(Generic[Item]):
+class Buffer(deque[Item]):
     """Messages, or sessions, that no caller has asked for yet."""
 
-    __slots__ = ("_lease_of", "_messages")
+    __slots__ = ("_lease_of",)
 
     def __init__(self, lease_of: Callable[[Item], MessageLease | None]) -> None:
+        super().__init__()
         self._lease_of = lease_of
-        self._messages: deque[Item] = deque()
-
-    def __len__(self) -> int:
-        return len(self._messages)
 
     @property
     def first_end(self) -> float:
         """The time when the first lock on a message ends. The buffer must not be empty."""
-        return self._end(self._messages[0])
+        return self._end(self[0])
 
     @property
     def first(self) -> Item | None:
         """The first message; ``None`` if there is none."""
-        return self._messages[0] if self._messages else None
+        return self[0] if self else None
 
     def first_token(self, partition: int) -> str | None:
         """Return the token of the lease of the first message of a partition."""
-        for message in self._messages:
+        for message in self:
             lease = self._lease_of(message)
             if lease is not None and lease.partition == partition:
                 return lease.token
@@ -53,33 +51,23 @@ class Buffer(Generic[Item]):
 
         Keep the order by the end of the locks.
         """
-        kept = self._messages
         if first:
-            in_order = self._in_order([*messages, *islice(kept, 1)])
-            kept.extendleft(reversed(messages))
+            in_order = self._in_order([*messages, *islice(self, 1)])
+            self.extendleft(reversed(messages))
         else:
-            in_order = not kept or not messages or self._end(kept[-1]) <= self._end(messages[0])
+            in_order = not self or not messages or self._end(self[-1]) <= self._end(messages[0])
             in_order = in_order and (self._under_one_lock(messages) or self._in_order(messages))
-            kept.extend(messages)
+            self.extend(messages)
         if not in_order:
-            self._messages = deque(sorted(kept, key=self._end))
-
-    def pop(self, now: float) -> Item | None:
-        """Take the first message whose lock has not ended."""
-        messages = self._messages
-        while messages:
-            message = messages.popleft()
-            lease = self._lease_of(message)
-            if lease is None or not lease.ended(now):
-                return message
-        return None
+            kept = sorted(self, key=self._end)
+            self.clear()
+            self.extend(kept)
 
     def take(self, wanted: int, now: float) -> list[Item]:
         """Take up to ``wanted`` messages whose locks have not ended."""
-        messages = self._messages
         taken: list[Item] = []
-        while messages and len(taken) < wanted:
-            message = messages.popleft()
+        while self and len(taken) < wanted:
+            message = self.popleft()
             lease = self._lease_of(message)
             if lease is None or not lease.ended(now):
                 taken.append(message)
@@ -87,21 +75,33 @@ class Buffer(Generic[Item]):
 
     def take_until(self, end: float) -> list[Item]:
         """Take the messages whose locks end at the time ``end`` or earlier."""
-        messages, taken = self._messages, list[Item]()
-        while messages and self._end(messages[0]) <= end:
-            taken.append(messages.popleft())
+        taken: list[Item] = []
+        while self and self._end(self[0]) <= end:
+            taken.append(self.popleft())
         return taken
 
     def cut(self, most: int) -> list[Item]:
         """Take the last messages, so that at most ``most`` are left."""
-        cut = [self._messages.pop() for _ in range(len(self._messages) - most)]
+        cut = [self.pop() for _ in range(len(self) - most)]
         return cut[::-1]
 
     def empty(self) -> list[Item]:
         """Take all messages."""
-        left = list(self._messages)
-        self._messages.clear()
+        left = list(self)
+        self.clear()
         return left
+
+    def split(self, items: Sequence[Item], now: float) -> tuple[Sequence[Item], Sequence[Item]]:
+        """Return the items whose locks hold, and the others. Most items have the same lock."""
+        ended: list[MessageLease | None] = [
+            lease
+            for lease in {*map(self._lease_of, items)}
+            if lease is not None and lease.until <= now and lease.ended(now)
+        ]
+        if not ended:
+            return items, ()
+        held = [self._lease_of(item) not in ended for item in items]
+        return list(compress(items, held)), list(compress(items, map(not_, held)))
 
     def _end(self, message: Item) -> float:
         """Return the time when the lock of a message ends. All messages without a lock have the same value."""

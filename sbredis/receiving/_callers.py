@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from functools import partial
+import math
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from sbredis.exceptions import ServiceBusError
+from sbredis.exceptions import Outcome, ServiceBusError
 
 if TYPE_CHECKING:
-    from sbredis.receiving._credit_driver import CreditDriver
-    from sbredis.receiving._searching import SeatSearch
+    from sbredis.receiving._asking import AskedSource
 
-__all__ = ["Callers", "ReceiveCall"]
+__all__ = ["Callers", "ReceiveCall", "closed_error"]
 
 Item = TypeVar("Item")
 
@@ -21,13 +20,27 @@ Item = TypeVar("Item")
 class ReceiveCall(Generic[Item]):
     """A receive call of the application that waits at an inbox."""
 
-    __slots__ = ("_loop", "_news", "ended", "error", "gathers", "got", "has_answer", "missing", "unanswered")
+    __slots__ = (
+        "ended",
+        "error",
+        "gathers",
+        "got",
+        "has_answer",
+        "missing",
+        "told",
+        "unanswered",
+        "until",
+        "waiter",
+        "wants",
+    )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, missing: int, *, gathers: bool) -> None:
+    def __init__(self, missing: int, *, gathers: bool) -> None:
         self.missing = missing
+        self.wants = missing > 0
+        """Whether the call waits for more messages."""
         self.gathers = gathers
         """Whether the call waits for more messages when it has some."""
-        self.unanswered: dict[CreditDriver | SeatSearch, int] | None = None
+        self.unanswered: dict[AskedSource, int] | None = None
         """The partitions whose answer the call still needs, and the search; ``None`` while it waits for messages.
 
         A call for the messages that are there now needs an answer from each partition. A call that has waited
@@ -40,39 +53,61 @@ class ReceiveCall(Generic[Item]):
         self.error: ServiceBusError | None = None
         self.ended = False
         """Whether the call is to end with what it has."""
-        self._loop = loop
-        self._news: asyncio.Future[bool] = loop.create_future()
-        """Whether there is news; false if there was none until the end of a wait."""
-
-    @property
-    def wants(self) -> bool:
-        """Whether the call waits for more messages."""
-        if self.ended or self.error is not None or not self.missing:
-            return False
-        return self.gathers or not self.got
+        self.waiter: asyncio.Future[bool] | None = None
+        """Tells the call whether there is news; ``None`` if the call does not wait."""
+        self.told = False
+        """Whether there was news while the call did not wait."""
+        self.until = math.inf
+        """The time of the loop at which the wait ends."""
 
     def tell(self, *, news: bool = True) -> None:
         """End a wait: there is ``news``, or its time is over."""
-        if not self._news.done():
-            self._news.set_result(news)
-
-    async def wait(self, until: float | None) -> bool:
-        """Wait until there is news. Return ``False`` if there was no news until the time ``until`` of the loop."""
-        timer = None
-        if until is not None and not self._news.done():
-            timer = self._loop.call_at(until, partial(self.tell, news=False))
-        try:
-            return await self._news
-        finally:
-            if timer is not None:
-                timer.cancel()
-            self._news = self._loop.create_future()
+        waiter, self.waiter = self.waiter, None
+        if waiter is None or waiter.done():
+            self.told = self.told or news
+        else:
+            waiter.set_result(news)
 
 
 class Callers(list[ReceiveCall[Item]]):
-    """The receive calls that wait at an inbox, in their order."""
+    """The receive calls that wait at an inbox, in their order.
 
-    __slots__ = ()
+    One timer ends their waits. It goes on when a call leaves before its time, because the next call mostly has a later
+    time, so that it needs no timer of its own.
+    """
+
+    __slots__ = ("_timer", "_timer_at")
+
+    def __init__(self, calls: Iterable[ReceiveCall[Item]] = ()) -> None:
+        super().__init__(calls)
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+
+    def wait(self, caller: ReceiveCall[Item], until: float | None) -> asyncio.Future[bool]:
+        """Return a future that is done when there is news, or at the time ``until`` of the loop without news."""
+        waiter = caller.waiter = asyncio.get_running_loop().create_future()
+        caller.until = math.inf if until is None else until
+        if caller.told:
+            caller.told = False
+            caller.tell()
+        elif caller.until < self._timer_at:
+            self._set_timer(caller.until)
+        return waiter
+
+    def _set_timer(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if when == math.inf else asyncio.get_running_loop().call_at(when, self._on_time)
+        self._timer_at = when
+
+    def _on_time(self) -> None:
+        """End the waits whose time is over."""
+        now = max(asyncio.get_running_loop().time(), self._timer_at)  # the timer may fire a little early
+        for caller in self:
+            if caller.until <= now:
+                caller.until = math.inf
+                caller.tell(news=False)
+        self._set_timer(min([caller.until for caller in self], default=math.inf))
 
     @property
     def demand(self) -> int:
@@ -84,7 +119,7 @@ class Callers(list[ReceiveCall[Item]]):
         return count
 
     @property
-    def awaited(self) -> set[CreditDriver | SeatSearch]:
+    def awaited(self) -> set[AskedSource]:
         """The partitions whose answers calls still need."""
         return {source for caller in self for source in caller.unanswered or ()}
 
@@ -95,6 +130,42 @@ class Callers(list[ReceiveCall[Item]]):
             if caller.unanswered is None:
                 return False
         return bool(self)
+
+    async def wait_for_turn(self, turn: Awaitable[None], left: Callable[[ReceiveCall[Item]], None]) -> bool:
+        """Wait in a crowd for a turn, as a call that wants nothing yet. Return whether the call may go on.
+
+        It may not if waits were ended meanwhile. ``left`` is called when this wait is over.
+        """
+        caller: ReceiveCall[Item] = ReceiveCall(0, gathers=False)
+        self.append(caller)
+        try:
+            await turn
+        finally:
+            left(caller)
+        if caller.error is not None:
+            raise caller.error
+        return not caller.ended
+
+    async def gather(self, caller: ReceiveCall[Item], deadline: float | None, pause: float, longest: float) -> None:
+        """Wait until the deadline for a message, then only briefly for more: the first message is locked already.
+
+        A ``pause`` between messages ends the wait, and so does the ``longest`` time after the first one.
+        """
+        loop, enough = asyncio.get_running_loop(), math.inf
+        while caller.wants:
+            until = deadline
+            if caller.got:
+                now = loop.time()
+                enough = min(enough, now + longest, math.inf if deadline is None else deadline)
+                until = min(enough, now + pause)
+            if not await self.wait(caller, until):
+                return
+
+    async def wait_for_all(self, caller: ReceiveCall[Item], until: float) -> None:
+        """Wait until all partitions have answered, or the caller has all messages that it asked for."""
+        while caller.wants and caller.unanswered:
+            if not await self.wait(caller, until):
+                return
 
     def serve(self, items: Sequence[Item]) -> Sequence[Item]:
         """Give items to the calls that want some, in their order. Return those that are left."""
@@ -107,26 +178,40 @@ class Callers(list[ReceiveCall[Item]]):
                 at += len(part)
                 caller.got += part
                 caller.missing -= len(part)
+                caller.wants = caller.wants and caller.gathers and caller.missing > 0
                 caller.tell()
         return items[at:] if at else items
 
     def fail(self, error: ServiceBusError) -> None:
         """End all calls with an error."""
         for caller in self:
-            caller.error = caller.error or error.twin()
+            caller.error, caller.wants = caller.error or error.twin(), False
             caller.tell()
+        self._set_timer(math.inf)
+
+    def close(self) -> None:
+        """End all calls with the error for a receiver that is closed, and their timer."""
+        if self:
+            self.fail(closed_error())
+        else:
+            self._set_timer(math.inf)
 
     def end(self) -> None:
         """End all calls with what they have."""
         for caller in self:
-            caller.ended = True
+            caller.ended, caller.wants = True, False
             caller.tell()
+        self._set_timer(math.inf)
 
-    def answered(self, source: CreditDriver | SeatSearch) -> None:
+    def answered(self, source: AskedSource) -> None:
         """Note that a partition has no more messages, or cannot answer. Calls stop waiting for its answer."""
+        some = False
         for caller in self:
             unanswered = caller.unanswered
-            if unanswered is None or source not in unanswered:
+            if unanswered is None:
+                continue
+            some = True
+            if source not in unanswered:
                 continue
             if source.calls > unanswered[source]:
                 del unanswered[source]
@@ -134,7 +219,8 @@ class Callers(list[ReceiveCall[Item]]):
                 caller.tell()
             else:
                 source.ask_now()  # the partition was asked before this caller came
-        self.pass_over_late()
+        if some:
+            self.pass_over_late()
 
     def pass_over_late(self) -> None:
         """Stop waiting for late partitions on behalf of each call that has an answer of another partition."""
@@ -144,7 +230,7 @@ class Callers(list[ReceiveCall[Item]]):
                 unanswered.clear()
                 caller.tell()
 
-    def await_found(self, driver: CreditDriver, search: SeatSearch) -> bool:
+    def await_found(self, driver: AskedSource, search: AskedSource) -> bool:
         """Let calls that need the answer to a search wait for a partition that was found. Return whether any do."""
         some = False
         for caller in self:
@@ -153,8 +239,13 @@ class Callers(list[ReceiveCall[Item]]):
                 some = True
         return some
 
-    def give_up(self, driver: CreditDriver) -> None:
+    def give_up(self, driver: AskedSource) -> None:
         """Let no call wait for an answer of a driver that gives up its seat. Its partition may be found again."""
         for caller in self:
             if caller.unanswered is not None and caller.unanswered.pop(driver, None) is not None:
                 caller.tell()
+
+
+def closed_error() -> ServiceBusError:
+    """Return the error for a call that waits at a receiver when it is closed."""
+    return ServiceBusError("The receiver was closed.", outcome=Outcome.NEVER_SENT, is_transient=False)

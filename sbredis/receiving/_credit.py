@@ -74,14 +74,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from enum import Enum, auto
+from enum import auto
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from sbredis._quick_enum import QuickEnum
 from sbredis.client import ServerClock
 from sbredis.engine import CreditAnswer, CreditGift, CreditGrant, CreditPush, CreditReply, GiftPlace, SessionGift
 
 __all__ = [
     "MOST_UNSEEN",
+    "NO_DEMAND",
     "TABLE",
     "CreditAnswer",
     "CreditDemand",
@@ -118,7 +120,7 @@ _SERIALS: Final = 1 << 18
 Message = TypeVar("Message")
 
 
-class CreditState(Enum):
+class CreditState(QuickEnum):
     """The state of the credit of a receiver in a partition."""
 
     UNHEARD = auto()
@@ -127,7 +129,7 @@ class CreditState(Enum):
     ENDED = auto()
 
 
-class CreditEvent(Enum):
+class CreditEvent(QuickEnum):
     """An event that can change the state."""
 
     SUBSCRIBED = auto()
@@ -210,7 +212,6 @@ class CreditDemand(NamedTuple):
     announced: bool = False
     """Whether the receiver wants news instead of pushed messages. Without callers and stock it wants nothing else."""
     suspects: bool = True
-    hands: int = 1
     first: int = 0
     """The number of messages that come with each session, if the receiver wants sessions."""
     first_room: int = 0
@@ -219,13 +220,7 @@ class CreditDemand(NamedTuple):
     """Whether the receiver holds a session, and wants to know that others wait while it is empty."""
 
 
-class _Early(NamedTuple, Generic[Message]):
-    """A gift that waits for earlier ones."""
-
-    gift: CreditGift[Message]
-    ends: float | None
-
-
+NO_DEMAND: Final = CreditDemand()
 _NONE: Final = GiftPlace(0, 0, 0)
 
 
@@ -242,7 +237,6 @@ class PartitionCredit(Generic[Message]):
         "_begun",
         "_clocks",
         "_dated",
-        "_demand",
         "_due_at",
         "_early",
         "_known",
@@ -263,9 +257,14 @@ class PartitionCredit(Generic[Message]):
         "_under_way",
         "_unreported_since",
         "_used_at",
+        "_wanted",
+        "demand",
         "news",
         "others_wait",
+        "outstanding",
         "run",
+        "silent",
+        "spent",
         "state",
         "suspects_wait",
     )
@@ -295,12 +294,22 @@ class PartitionCredit(Generic[Message]):
         """Whether the partition has told since the last grant that there are messages, or of a change."""
         self.others_wait = False
         """Whether the held session is empty and others wait, as the partition has told since the last grant."""
+        self.outstanding = 0
+        """The number of messages that the partition may still push, or has given and that are not handed out."""
+        self.silent = True
+        """Whether the partition neither pushes messages nor sends news until it gets another grant."""
+        self.spent = False
+        """Whether the partition is silent because it has pushed all that it might, so that it may have more."""
+        self.demand = NO_DEMAND
+        """The latest demand of the receiver."""
+        self._wanted = 0
+        """The number of messages that the partition may give now."""
         self._number = 0
         self._seen, self._begun = _NONE, 0
         self._prefix = prefix or new_prefix()
         self._retired: dict[str, tuple[int, int]] = {}
-        self._early: dict[int, _Early[Message]] = {}
-        self._demand = CreditDemand()
+        self._early: dict[int, tuple[GiftPlace, HandedGift[Message]]] = {}
+        """The gifts that were not handed out yet, by their serials."""
         self._latest: CreditGrant | None = None
         """The latest grant; None if it is void, because the prefix is a new one or the partition did not take it."""
         self._open = 0
@@ -309,7 +318,7 @@ class PartitionCredit(Generic[Message]):
         """The time of the first grant with the prefix."""
         self._met = False
         """Whether the partition has answered that it knows the prefix."""
-        self._under_way: set[int] = set()
+        self._under_way: tuple[int, ...] = ()
         """The numbers of the grants whose calls have not ended. A reply may come after its call has failed."""
         self._again = self._told = False
         self._known = 0
@@ -338,13 +347,15 @@ class PartitionCredit(Generic[Message]):
             self._put(first, 0.0, now)
         handed = self._advance(now)
         self._unreported_since = math.inf
+        self._restate()
         return handed
 
     # -- what the receiver wants ---------------------------------------------------------------------------------------
 
     def want(self, demand: CreditDemand) -> None:
         """Set what the receiver wants now."""
-        self._demand = demand
+        self.demand = demand
+        self._wanted = 0 if self.state is CreditState.ENDED else demand.callers + demand.stock
 
     def ask_again(self) -> None:
         """Ask a partition again that has refused."""
@@ -386,15 +397,22 @@ class PartitionCredit(Generic[Message]):
     # -- what is known -------------------------------------------------------------------------------------------------
 
     def answers_for(self, grant: CreditGrant) -> bool:
-        """Return whether a reply to this grant says what the partition has: its prefix has not been replaced since."""
-        return grant.prefix == self._prefix
+        """Return whether a reply to this grant says what the partition has.
 
-    @property
-    def outstanding(self) -> int:
-        """The number of messages that the partition may still push, or has given and that are not handed out."""
-        if self._latest is not None and self._latest.announced and not self._under_way:
-            return 0
-        return max(0, self._open - self._seen.messages)
+        It does not if the grant declines, or if its prefix has been replaced since.
+        """
+        asks = grant.now or grant.announced or grant.limit > grant.seen.messages
+        return asks and grant.prefix == self._prefix
+
+    def _restate(self) -> None:
+        """Note what the partition may still do, after each event."""
+        latest, seen = self._latest, self._seen.messages
+        pushes = latest is not None and not latest.now
+        announced = latest is not None and latest.announced
+        left = max(0, self._open - seen)
+        self.outstanding = 0 if announced and not self._under_way else left
+        self.silent = not pushes or not (announced or left)
+        self.spent = pushes and not announced and 0 < self._open <= seen
 
     @property
     def exhausted(self) -> bool:
@@ -408,28 +426,10 @@ class PartitionCredit(Generic[Message]):
         return 0 if self._latest is None else max(0, self._latest.callers - self._seen.messages)
 
     @property
-    def silent(self) -> bool:
-        """Whether the partition neither pushes messages nor sends news until it gets another grant."""
+    def manner(self) -> tuple[bool, bool]:
+        """Whether the latest grant is *now*, and whether it is announced."""
         latest = self._latest
-        return latest is None or latest.now or not (latest.announced or self._open > self._seen.messages)
-
-    @property
-    def spent(self) -> bool:
-        """Whether the partition has pushed all that it might, so that it may have more."""
-        latest = self._latest
-        pushes = latest is not None and not (latest.now or latest.announced)
-        return pushes and 0 < self._open <= self._seen.messages
-
-    @property
-    def unchanged(self) -> CreditDemand:
-        """The demand of a receiver that wants nothing more, and lets the latest grant stay as it is until it is told.
-
-        So a receiver whose callers come and go makes no calls to leave and to come back.
-        """
-        latest = self._latest
-        if latest is None:
-            return CreditDemand()
-        return CreditDemand(stock=self.outstanding, now=latest.now, announced=latest.announced)
+        return (False, False) if latest is None else (latest.now, latest.announced)
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
@@ -453,27 +453,21 @@ class PartitionCredit(Generic[Message]):
     @property
     def next_at(self) -> float:
         """The time at which a call is needed if nothing happens before."""
-        kept = self._retired or self._asks
-        lasts = _POLL if self.state is CreditState.UNHEARD else _RENEW
-        return min(
-            self._missing_since + _GAP,
-            self._unreported_since + _REPORT,
-            self._answer_at,
-            self._soon_at,
-            self._due_at,
-            self._made_at + lasts if kept else math.inf,
+        at = min(
+            self._missing_since + _GAP, self._unreported_since + _REPORT, self._answer_at, self._soon_at, self._due_at
         )
+        if not (self._retired or self._asks):
+            return at
+        return min(at, self._made_at + (_POLL if self.state is CreditState.UNHEARD else _RENEW))
 
     def needs_call(self, now: float) -> bool:
         """Return whether a call is needed now."""
         if self._told or self._again:
             return True
-        if self._wants_other_limits():
-            if not self._can_wait:
-                return True
-            self._soon_at = min(self._soon_at, now + _SOON)
-        else:
-            self._soon_at = math.inf
+        patience = self._patience()
+        if not patience:
+            return True
+        self._soon_at = math.inf if patience == math.inf else min(self._soon_at, now + patience)
         return self.next_at <= now
 
     def may_ride(self, now: float) -> bool:
@@ -484,14 +478,15 @@ class PartitionCredit(Generic[Message]):
             return True
         return self.needs_call(now) or self._soon_at < math.inf or self._unreported_since <= now - _REPORT / 2
 
-    def grant(self, now: float, *, leaves: bool = False) -> CreditGrant:
+    def grant(self, now: float, *, hands: int = 1, leaves: bool = False) -> CreditGrant:
         """Return the grant for a call that is made now. Each grant must be answered: `replied`, or `failed`.
 
-        With ``leaves`` the partition releases the held session, unless there are messages for the receiver.
+        The application has ``hands`` for this number of messages. With ``leaves`` the partition releases the held
+        session, unless there are messages for the receiver.
         """
         if not self._met and now >= self._used_at + _UNANSWERED:
             self._happens(CreditEvent.UNANSWERED)
-        demand, seen, latest = self._demand, self._seen, self._latest
+        demand, seen, latest = self.demand, self._seen, self._latest
         unheard = self.state is CreditState.UNHEARD
         limit = seen.messages + self._wanted
         self._number += 1
@@ -503,16 +498,16 @@ class PartitionCredit(Generic[Message]):
             begins=not self._met,
             seen=seen,
             begun=self._begun,
-            hands=demand.hands,
+            hands=hands,
             callers=min(seen.messages + demand.callers, limit),
             limit=limit,
             size_limit=seen.size + demand.room,
-            retired=tuple((prefix, *serials) for prefix, serials in self._retired.items()),
+            retired=tuple([(prefix, *serials) for prefix, serials in self._retired.items()]) if self._retired else (),
             again=again,
             once=demand.once,
             now=demand.now or unheard,
             announced=demand.announced,
-            suspects=demand.suspects if latest is None or self._asks else latest.suspects,
+            suspects=demand.suspects if latest is None or limit > seen.messages or self._asks else latest.suspects,
             first=demand.first,
             first_size=demand.first_room,
             leaves=leaves,
@@ -523,26 +518,36 @@ class PartitionCredit(Generic[Message]):
         if again:
             self._missing_since = math.inf
         self._unreported_since = self._answer_at = self._soon_at = self._due_at = self._once_after = math.inf
-        self._under_way.add(self._number)
+        self._under_way += (self._number,)
         self._used_at = min(self._used_at, now)
+        self._restate()
         return self._latest
+
+    def _call_ended(self, grant: CreditGrant) -> None:
+        self._under_way = tuple([number for number in self._under_way if number != grant.number])
 
     def failed(self, grant: CreditGrant) -> None:
         """Note that a call has failed. It may have run."""
-        self._under_way.discard(grant.number)
+        self._call_ended(grant)
         self._again = True
         if grant is self._latest:
             self._latest = None
+        self._restate()
 
     def replied(
         self, grant: CreditGrant, reply: CreditReply[Message], written: float, now: float
     ) -> list[HandedGift[Message]]:
         """Return what to hand out after a reply. The call of the grant was last written at the time ``written``."""
-        self._under_way.discard(grant.number)
+        if self._under_way == (grant.number,):
+            self._under_way = ()
+        else:
+            self._call_ended(grant)
         self._clocks(reply.run).replied(reply.clock, written, now)
         handed = self._resolve_retired(grant, reply, now) if reply.again else []
         if grant.prefix != self._prefix:  # the receiver has taken another prefix since
-            return handed + self._advance(now)
+            handed += self._advance(now)
+            self._restate()
+            return handed
         if reply.run != self.run:
             self.run = reply.run
             self._happens(CreditEvent.ELSEWHERE)
@@ -557,8 +562,10 @@ class PartitionCredit(Generic[Message]):
             if grant.once:
                 self._once_after = reply.last.serial
         self._met = True
-        self._happens(CreditEvent.TAKEN)
+        if self.state is CreditState.FRESH:
+            self._happens(CreditEvent.TAKEN)
         handed += self._take_reply(reply, now)
+        self._restate()
         if reply.answer is CreditAnswer.REFUSED:
             self._happens(CreditEvent.REFUSED)
         return handed
@@ -578,7 +585,9 @@ class PartitionCredit(Generic[Message]):
             self._answer_at = min(self._answer_at, now + _ANSWER)
             return []
         self._put(push.gift, push.clock, now)
-        return self._advance(now)
+        handed = self._advance(now)
+        self._restate()
+        return handed
 
     # -- gifts ---------------------------------------------------------------------------------------------------------
 
@@ -591,7 +600,7 @@ class PartitionCredit(Generic[Message]):
             if self._retired.pop(prefix, None) is None:
                 continue
             gifts = sorted((gift for gift in reply.gifts if gift.prefix == prefix), key=lambda gift: gift.place)
-            handed += [self._hand_out(gift, self._end_of(gift, reply.run, reply.clock, now), now) for gift in gifts]
+            handed += [_lasting(self._dated_gift(gift, reply.run, reply.clock, now), now) for gift in gifts]
         return handed
 
     def _take_reply(self, reply: CreditReply[Message], now: float) -> list[HandedGift[Message]]:
@@ -603,18 +612,20 @@ class PartitionCredit(Generic[Message]):
         self._known = max(self._known, reply.last.serial)
         handed = self._advance(now, gone_until=reply.last.serial if reply.again else 0)
         if reply.last.serial == self._seen.serial and reply.prefix == self._prefix:
-            self._seen = reply.last
+            self._seen = self._seen if reply.last == self._seen else reply.last  # equal ones share an object
         return handed
 
     def _put(self, gift: CreditGift[Message], shown: float, now: float) -> None:
-        serial = gift.place.serial
+        place = gift.place
+        serial = place.serial
         if serial > self._seen.serial and serial not in self._early:
             self._known = max(self._known, serial)
-            self._early[serial] = _Early(gift, self._end_of(gift, self.run, shown, now))
+            self._early[serial] = place, self._dated_gift(gift, self.run, shown, now)
             self._unreported_since = min(self._unreported_since, now)
 
-    def _end_of(self, gift: CreditGift[Message], run: str, shown: float, now: float) -> float | None:
-        return self._clocks(run).ends(gift.until, shown, now) if self._dated else math.inf
+    def _dated_gift(self, gift: CreditGift[Message], run: str, shown: float, now: float) -> HandedGift[Message]:
+        ends = self._clocks(run).ends(gift.until, shown, now) if self._dated else math.inf
+        return HandedGift(gift.prefix, gift.place.serial, ends, gift.messages, gift.fence, gift.session)
 
     def _advance(self, now: float, gone_until: int = 0) -> list[HandedGift[Message]]:
         """Return the gifts that no serial is missing before. Serials up to ``gone_until`` are not missing but gone."""
@@ -623,8 +634,8 @@ class PartitionCredit(Generic[Message]):
             serial = self._seen.serial + 1
             early = self._early.pop(serial, None)
             if early is not None:
-                handed.append(self._hand_out(early.gift, early.ends, now))
-                self._seen = early.gift.place
+                self._seen, gift = early
+                handed.append(_lasting(gift, now))
                 if serial > self._once_after:
                     self._open = min(self._open, self._seen.messages)
             elif serial <= gone_until:
@@ -639,65 +650,41 @@ class PartitionCredit(Generic[Message]):
             self._happens(CreditEvent.USED_UP)
         return handed
 
-    def _hand_out(self, gift: CreditGift[Message], ends: float | None, now: float) -> HandedGift[Message]:
-        lasts = ends if ends is not None and ends > now else None
-        return HandedGift(gift.prefix, gift.place.serial, lasts, gift.messages, gift.fence, gift.session)
-
     # -- the state -----------------------------------------------------------------------------------------------------
-
-    @property
-    def _wanted(self) -> int:
-        """The number of messages that the partition may give now."""
-        return 0 if self.state is CreditState.ENDED else self._demand.callers + self._demand.stock
 
     @property
     def _asks(self) -> bool:
         """Whether the receiver wants messages, or news of them."""
-        return self._wanted > 0 or (self._demand.announced and self.state is not CreditState.ENDED)
+        return self._wanted > 0 or (self.demand.announced and self.state is not CreditState.ENDED)
 
-    def _wants_other_limits(self) -> bool:
-        """Return whether the latest grant does not say what the receiver wants."""
-        demand, latest, seen, wanted = self._demand, self._latest, self._seen, self._wanted
+    def _patience(self) -> float:
+        """Return for how many seconds a grant may wait for another call that carries it.
+
+        This is infinity if the latest grant says what the receiver wants. A receiver that only wants more messages
+        than it has granted waits a moment: a partition that has credit left, or would have sent news, has none now.
+        """
+        demand, latest, seen, wanted = self.demand, self._latest, self._seen, self._wanted
+        asks = wanted > 0 or self._asks
         if latest is None:
-            return self._asks or bool(self._retired)
+            return 0.0 if asks or self._retired else math.inf
         if latest.now:  # it has ended by itself, also if it was announced
             if demand.now or self.state is CreditState.UNHEARD:
-                return seen.messages + wanted > latest.limit or (self.news and wanted > 0)
-            return self._asks
-        if self._asks and latest.suspects != demand.suspects:
-            return True
+                asks = seen.messages + wanted > latest.limit or (self.news and wanted > 0)
+            return 0.0 if asks else math.inf
+        if asks and latest.suspects != demand.suspects:
+            return 0.0
         waits = self.news and not wanted and self._open <= seen.messages  # the news is used later
         if demand.announced and (latest.announced or waits):
-            return self.news and wanted > 0
-        if seen.messages + wanted != self._open or latest.announced != demand.announced:
-            return True
-        return self._asks and (
-            latest.yields != demand.yields
-            or latest.first != demand.first
-            or demand.callers > self.outstanding_for_callers
-            or latest.size_limit - seen.size < demand.room // 2
-        )
-
-    @property
-    def _can_wait(self) -> bool:
-        """Whether the receiver only wants more messages than it has granted.
-
-        A partition that has credit left, or would have sent news, has no messages now.
-        """
-        latest, demand = self._latest, self._demand
-        return (
-            latest is not None
-            and not latest.now
-            and not demand.announced
-            and not demand.now
-            and not self.news
-            and (latest.announced or self._open > self._seen.messages)
-            and 0 < self._wanted >= self.outstanding
-            and latest.size_limit - self._seen.size >= demand.room // 2
-            and latest.suspects == demand.suspects
-            and latest.yields == demand.yields
-            and latest.first == demand.first
-        )
+            return 0.0 if self.news and wanted else math.inf
+        other = latest.yields != demand.yields or latest.first != demand.first
+        other = other or latest.size_limit - seen.size < demand.room // 2
+        if seen.messages + wanted == self._open and latest.announced == demand.announced:
+            more = demand.callers > max(0, latest.callers - seen.messages)
+            if not (asks and (other or more)):
+                return math.inf
+        other = other or demand.announced or demand.now or self.news
+        has_none = latest.announced or self._open > seen.messages
+        return _SOON if has_none and 0 < wanted >= self.outstanding and not other else 0.0
 
     def _happens(self, event: CreditEvent) -> None:
         """Change the state; see the table."""
@@ -707,12 +694,19 @@ class PartitionCredit(Generic[Message]):
         self.state = state
         if event is CreditEvent.TAKEN:
             return
+        self.want(self.demand)
         if self._used_at < math.inf:
             self._retired[self._prefix] = (self._seen.serial, self._begun)
         self._prefix = self._new_prefix()
-        self._seen, self._begun = self._seen._replace(serial=0), 0
+        self._seen, self._begun = self._seen._replace(serial=0) if self._seen.serial else self._seen, 0
         self._early.clear()
         self._known, self._latest, self._open = 0, None, 0
         self._used_at, self._met = math.inf, False
         self._missing_since = self._unreported_since = self._answer_at = self._due_at = self._once_after = math.inf
         self._soon_at = math.inf
+        self._restate()
+
+
+def _lasting(gift: HandedGift[Message], now: float) -> HandedGift[Message]:
+    """Return the gift. If its lock has ended, its messages must be given back."""
+    return gift if gift.ends is not None and gift.ends > now else gift._replace(ends=None)

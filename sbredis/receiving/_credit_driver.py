@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from sbredis.client import GrantJob, GrantRide, Pauses, PushMember, may_recover
+from sbredis.client import GrantRide, Pauses, PushMember, may_recover
 from sbredis.engine import (
     REFUSALS,
     CreditAnswer,
@@ -16,17 +18,23 @@ from sbredis.engine import (
     CreditReply,
     Delivery,
     SentGrant,
-    entity_of,
     new_token,
 )
-from sbredis.exceptions import Outcome, ServiceBusError
-from sbredis.receiving._credit import CreditDemand, CreditState, HandedGift, PartitionCredit
+from sbredis.exceptions import (
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    Outcome,
+    ServiceBusAuthorizationError,
+    ServiceBusError,
+)
+from sbredis.receiving._asking import AskedSource, AskingState
+from sbredis.receiving._credit import NO_DEMAND, CreditDemand, CreditState, HandedGift, PartitionCredit
 
 if TYPE_CHECKING:
     from sbredis.client import PartitionClient
     from sbredis.receiving._inbox import Inbox
 
-__all__ = ["UNKNOWN_RUN", "CreditDriver", "new_prefix", "run_of"]
+__all__ = ["CLOSING", "UNKNOWN_RUN", "CreditDriver", "new_prefix", "part_from", "run_of"]
 
 _log = logging.getLogger("sbredis.client")
 UNKNOWN_RUN: Final = "?"
@@ -37,12 +45,12 @@ _PATIENCE = 60.0
 """The seconds for which a call is repeated. A partition remembers a receiver for longer."""
 _LEAVING = 2.0
 """The same for a call of a receiver that is being closed."""
-_CLOSING = 5.0
+CLOSING: Final = 5.0
 """The longest time for which a receiver that is being closed tries to take back what a partition has given to it."""
 _LISTENING_AGAIN = 1.0
 _HEARING_FIRST = 1.0
-_HURRIED = 0.2
-"""The part of ``Timings.late`` after which an answer is late for a caller whose time is over."""
+_OF_ALL = (MessagingEntityNotFoundError, MessagingEntityDisabledError, ServiceBusAuthorizationError)
+"""Errors of a call that each receiver would get."""
 
 
 def new_prefix() -> str:
@@ -56,7 +64,7 @@ def run_of(partition_client: PartitionClient) -> str:
     return UNKNOWN_RUN if server is None else server.run_id[:_RUN].decode()
 
 
-class CreditDriver:
+class CreditDriver(AskedSource):
     """The credit of a receiver in one partition. It makes one call after the other, and hears pushes.
 
     It reports what comes to the inbox, and the inbox says what it wants from the partition.
@@ -78,37 +86,36 @@ class CreditDriver:
         the receiver, if it has one already.
         """
         connection = partition_client.connection
-        self.partition_client = partition_client
-        self.calls = 0
-        """The number of calls made, including the one under way."""
-        self.late = False
-        """Whether the answer to the call under way is late."""
+        super().__init__(partition_client, connection.timings.late)
         self._inbox = inbox
         self._receiver = identity
         self._connection, self._clock, self._timings = connection, connection.clock, connection.timings
         self._loop = asyncio.get_running_loop()
         run = run_of(partition_client)
         self._locks, self._source = locks, source
-        self.credit = PartitionCredit[Delivery](
-            connection.server_clocks.of, new_prefix, run, dated=locks and dated, prefix=prefix
+        self.credit: PartitionCredit[Delivery] = PartitionCredit(
+            connection.server_clock, new_prefix, run, dated=locks and dated, prefix=prefix
         )
         """The decisions about this partition."""
         self.touched = True
-        """Whether anything has happened since the inbox has looked at this driver."""
+        """Whether a call may be needed: something has happened here, or something else is wanted."""
+        self.look_at = math.inf
+        """The time of the loop at which to look at this driver again, if nothing happens before."""
         self.gave_at = -math.inf
         """The time at which the partition has given something last."""
         self._member: PushMember | None = None
         self._listens_at = 0.0
         """The time before which the driver does not try to listen again."""
-        self._under_way: GrantJob | _DriverRide | None = None
-        """The call under way that carries a grant of the receiver."""
+        self._ride: GrantRide | None = None
+        """The grant of the receiver in the call under way."""
+        self._own_call: asyncio.Future[Any] | None = None
+        """The future of a call of the receiver's own: it gets an error, or is cancelled, but gets no result."""
         self._ending: asyncio.Future[None] | None = None
-        """Gets a result when the call under way ends."""
-        self._asked_at = self._late_at = 0.0
-        self._pauses = Pauses(*self._timings.asking_again)
-        self._paused_until = 0.0
-        self._hopeless = False
-        """Whether the last call has failed, and another one cannot succeed."""
+        """Gets a result when the call under way ends, or the pause after a failure is cut short."""
+        self._pauses: Pauses | None = None
+        """The pauses between calls, after a failure."""
+        self.failure: BaseException | None = None
+        """Why the last call has failed, if it has."""
         self._left = False
         self.beside: CreditDriver | None = None
         """The driver of the receiver that asks for the next session with the call that leaves this one."""
@@ -121,29 +128,19 @@ class CreditDriver:
     # -- what is known -------------------------------------------------------------------------------------------------
 
     @property
-    def under_way(self) -> bool:
-        """Whether a call is under way."""
-        return self._under_way is not None
-
-    @property
-    def able(self) -> bool:
-        """Whether the partition may be asked: it is not late, and no pause after a failure has to end first."""
-        return not self.late and self._loop.time() >= self._paused_until
-
-    @property
     def troubled(self) -> bool:
         """Whether the last call failed, the answer is late, or a call is under way without a connection."""
-        return self.late or bool(self._pauses) or (self.under_way and not self.partition_client.connected)
+        return self.late or self._is_failing or (self.under_way and not self.partition_client.connected)
+
+    @property
+    def _is_failing(self) -> bool:
+        """Whether the last call failed."""
+        return self._pauses is not None
 
     @property
     def may_answer(self) -> bool:
         """Whether an answer may still come, as far as the client knows."""
-        return self.under_way and not self._pauses and self.partition_client.connected
-
-    @property
-    def is_unheard(self) -> bool:
-        """Whether the partition has answered that it has nothing more, and could not push it."""
-        return self.credit.state is CreditState.UNHEARD and self.calls > 0 and not self.under_way
+        return self.under_way and not self._is_failing and self.partition_client.connected
 
     @property
     def is_asleep(self) -> bool:
@@ -159,101 +156,99 @@ class CreditDriver:
         """
         return not self._locks or self._connection.target.durability != "master" or self.credit.run == UNKNOWN_RUN
 
-    @property
-    def next_at(self) -> float:
-        """The time of the loop at which to look at this partition again, if nothing happens before."""
-        now = self._loop.time()
-        if self.under_way:
-            return math.inf if self.late else self._late_at
-        if self._paused_until > now:
-            return self._paused_until
-        ahead = self.credit.next_at - self._clock.now()
-        return now + max(0.0, ahead) if ahead < _PATIENCE * 10 else math.inf
-
     # -- calls ---------------------------------------------------------------------------------------------------------
 
-    def call_if_needed(self) -> None:
-        """Make a call if one is needed now and may be made."""
+    def want(self, demand: CreditDemand) -> None:
+        """Set what is wanted from the partition."""
+        if demand != self.credit.demand:
+            self.touched = True
+            self.credit.want(demand)
+
+    def look(self, *, listens: bool = False) -> None:
+        """Make a call if one is needed now and may be made. Set the time to look again.
+
+        If this receiver ``listens``, it hears pushes before the call if another receiver of the client does, so that
+        this costs nothing; or after it, if the partition has nothing more now.
+        """
+        self.touched = False
         now = self._clock.now()
-        if not self.under_way and self.able and self.credit.needs_call(now):
+        if self.state is AskingState.RESTING and self.credit.needs_call(now):
+            if listens and self._member is None and self._connection.pushes.hears(self._place):
+                self.listen()
             self._call(now, _PATIENCE)
+        elif listens and not self.under_way and self.calls and self.listen():
+            self.look()
+        ahead = self.credit.next_at - now if self.state is AskingState.RESTING else math.inf
+        self.look_at = self._loop.time() + max(0.0, ahead) if ahead < _PATIENCE * 10 else self.changes_at
 
     def _call(self, now: float, seconds: float) -> None:
-        sent = self._begin_call(now)
-        grant = sent.grant
+        ride, future = self._begin_call(now), self._loop.create_future()
+        self._own_call = future
+        future.add_done_callback(partial(self._not_answered, ride))
+        _ = self.partition_client.granting.add(ride, future, self.asked_at + seconds)
 
-        def orphaned(reply: CreditReply[Delivery]) -> None:
-            self._inbox.received(self._read(reply, grant, job.since))
-
-        job = GrantJob(sent, self._asked_at + seconds, orphaned)
-        self._under_way = job
-        _ = self.partition_client.granting.submit(job)  # `once` handles the end of the job
-
-        def once() -> None:
-            if self._under_way is job:
-                self._ended(job, grant)
-
-        job.told = once
-        job.future.add_done_callback(lambda _: once())
-
-    def _begin_call(self, now: float) -> SentGrant:
+    def _begin_call(self, now: float) -> GrantRide:
         """Return the grant for a call that is made now, and note that it is under way."""
-        self.touched = True
-        member = self._member
-        self.credit.began(self._inbox.first_kept(self.partition_client.number))
-        grant = self.credit.grant(now, leaves=self._inbox.begin_leaving())
-        heard = member is not None and self.credit.state is not CreditState.UNHEARD
-        channel = member.channel if heard and member is not None else b""
+        member, credit = self._member, self.credit
+        kept, leaves = self._inbox.call_begins(self.partition_client.number)
+        credit.began(kept)
+        grant = credit.grant(now, hands=self._inbox.hands(credit.demand.callers + credit.demand.stock), leaves=leaves)
+        channel = b"" if member is None or credit.state is CreditState.UNHEARD else member.channel
         self.calls += 1
-        self._asked_at = self._loop.time()
-        self._late_at = self._asked_at + self._timings.late
-        return SentGrant(self._receiver, channel, self._source, grant, delete=not self._locks)
+        self.begin_asking(self._loop.time())
+        ride = GrantRide(self, SentGrant(self._receiver, channel, self._source, grant, delete=not self._locks))
+        self._ride = ride
+        return ride
 
-    def _ended(self, job: GrantJob, grant: CreditGrant) -> None:
-        done: asyncio.Future[CreditReply[Delivery]] = job.future
-        if done.cancelled():
+    def _not_answered(self, ride: GrantRide, done: asyncio.Future[Any]) -> None:
+        """Handle the failure of a call, or that nobody waits for it any more."""
+        error = None if done.cancelled() else done.exception()
+        if self._ride is ride:
             self._end_call()
-            self.credit.failed(grant)
-            return
-        job.told = None  # the callback refers to the job, so both would keep each other and the messages in memory
-        error = done.exception()
-        if error is not None:
-            self._end_call()
-            self.credit.failed(grant)
-            self._failed(error)
-            return
-        job.orphaned = None
-        self._answered(done.result(), grant, job.since)
+            self.credit.failed(ride.sent.grant)
+            if error is not None:
+                self._failed(error)
 
-    def _answered(self, reply: CreditReply[Delivery], grant: CreditGrant, since: float) -> None:
-        """Handle the answer to the grant under way."""
+    def answered(self, ride: GrantRide, reply: CreditReply[Delivery], since: float) -> None:
+        """Handle the answer to a grant. If nobody waits for it any more, only use what it has brought."""
+        own_call = self._own_call
+        if self._ride is not ride or (own_call is not None and own_call.done()):
+            self._inbox.received(self._read(reply, ride.sent.grant, since))
+            return
+        if own_call is None:
+            self._inbox.ride_ended()
         self._end_call()
-        self._pauses.reset()
-        self._hopeless = False
-        messages = self._read(reply, grant, since)
-        if reply.answer in {CreditAnswer.TAKEN, CreditAnswer.KNOWN}:
+        self.failure, self._pauses = None, None
+        messages, answer = self._read(reply, ride.sent.grant, since), reply.answer
+        if not self._inbox.is_one_of_many and answer in {CreditAnswer.TAKEN, CreditAnswer.KNOWN}:
             self._inbox.held()
-        if reply.answer is CreditAnswer.REFUSED:
+        if answer is CreditAnswer.REFUSED:
             if self._inbox.refused(reply.refusal):
                 return
-            self._failed(self._refusal(reply.refusal))
-        elif self.credit.answers_for(grant) and not self.credit.news:
+            self._failed(self._refusal(reply.refusal), of_all=True)
+        elif self.credit.answers_for(ride.sent.grant) and not self.credit.news:
             self._inbox.callers.answered(self)
-        if self.credit.suspects_wait:
-            self._inbox.suspects_wait()
+        if self.credit.suspects_wait and not self._inbox.taking.suspects:
+            self._inbox.taking.told()
         if self.credit.others_wait:
             self._inbox.others_wait()
         self._inbox.received(messages)
+        if self.credit.news:
+            self._inbox.has_more(self)
 
     @property
     def ending(self) -> asyncio.Future[None]:
-        """A future that is done when the call under way ends."""
+        """A future that is done when the call under way ends, or the pause after a failure is cut short."""
         if self._ending is None or self._ending.done():
             self._ending = self._loop.create_future()
         return self._ending
 
     def _end_call(self) -> None:
-        self._under_way, self.late, self.touched = None, False, True
+        self.end_asking()
+        self._ride, self._own_call, self.touched = None, None, True
+        self._end_wait()
+
+    def _end_wait(self) -> None:
         if self._ending is not None and not self._ending.done():
             self._ending.set_result(None)
 
@@ -267,7 +262,7 @@ class CreditDriver:
         if not self._locks:  # nobody can bring deleted messages again, so all of them are used
             handed = [HandedGift(gift.prefix, gift.place.serial, None, gift.messages, 0) for gift in reply.gifts]
         if handed:
-            self.gave_at = self._asked_at
+            self.gave_at = self.asked_at
         return self._inbox.opened(self, handed)
 
     # -- grants that ride with other calls -----------------------------------------------------------------------------
@@ -277,33 +272,29 @@ class CreditDriver:
 
         A receiver has one call under way, and this is one.
         """
-        if self._left or self.under_way or not self.able:
+        if self._left or self.state is not AskingState.RESTING:
             return None
         self.touched = True  # the inbox looks at what it wants from this partition
         self._inbox.want_for_ride(self, settled)
         now = self._clock.now()
         if not self.credit.may_ride(now):
             return None
-        ride = _DriverRide(self, self._begin_call(now))
-        self._under_way = ride
-        return ride
+        return self._begin_call(now)
 
-    def ride_ended(self, ride: _DriverRide, reply: CreditReply[Delivery] | None, since: float = 0.0) -> None:
-        """Handle the answer to a ride; without one, ask again."""
-        grant = ride.sent.grant
+    def failed(self, ride: GrantRide) -> None:
+        """Note that another call has brought no answer to a grant, and ask again."""
         self._inbox.ride_ended()
-        if reply is not None:
-            self._answered(reply, grant, since)
-        else:
-            self._end_call()
-            self.credit.failed(grant)
-            self._inbox.received([])
+        self._end_call()
+        self.credit.failed(ride.sent.grant)
+        self._inbox.received([])
 
-    def _failed(self, error: BaseException) -> None:
-        self._paused_until = self._loop.time() + self._pauses.next()
-        self.touched, self._hopeless = True, not may_recover(error)
+    def _failed(self, error: BaseException, *, of_all: bool = False) -> None:
+        if self._pauses is None:
+            self._pauses = Pauses(*self._timings.asking_again)
+        self.pause(self._loop.time() + self._pauses.next())
+        self.touched, self.failure, self.look_at = True, error, self.changes_at
         if isinstance(error, ServiceBusError) and not self._left:
-            self._inbox.failed(self, error)
+            self._inbox.failed(self, error, of_all=of_all or isinstance(error, _OF_ALL))
 
     def _refusal(self, said: str) -> ServiceBusError:
         code, _, detail = said.partition(" ")
@@ -315,31 +306,32 @@ class CreditDriver:
 
     # -- pushes --------------------------------------------------------------------------------------------------------
 
-    def listen(self) -> None:
-        """Begin to hear pushes, unless the driver hears them or may not. A closed transport brings none."""
+    def listen(self) -> bool:
+        """Begin to hear pushes, unless the driver hears them or may not. A closed transport brings none.
+
+        Return whether the channel was heard already, by others.
+        """
         closed = self._connection.transport.closed
         if self._member is None and not self._left and not closed and self._loop.time() >= self._listens_at:
             member = self._member = self._connection.pushes.join(self._place, self._receiver, self._source, self)
             if (run := member.run) is not None:
                 self.credit.subscribed(run)
                 self.touched = True
+                return True
+        return False
 
     def listen_first(self) -> None:
         """Hear pushes before the first call, because a search has found nothing here. Wait for that for a second."""
         self.listen()
         if self._member is not None and self.credit.state is CreditState.UNHEARD and not self.calls:
-            self._paused_until, self.touched = self._loop.time() + _HEARING_FIRST, True
-
-    def listen_if_heard(self) -> None:
-        """Hear pushes if another receiver of the client does, so that this costs nothing."""
-        if self._member is None and self._connection.pushes.hears(self._place):
-            self.listen()
+            self.pause(self._loop.time() + _HEARING_FIRST)
+            self.touched = True
 
     @property
     def _place(self) -> tuple[int, str]:
         """The place of the channel: the partition, and the entity that it is of."""
         link = self.partition_client
-        return link.number, entity_of(link.partition.keys[0])
+        return link.number, link.entity.record.id
 
     def pushed(self, push: CreditPush[Delivery]) -> None:
         """Handle a push: messages, or the news that there are messages or that something has changed."""
@@ -351,7 +343,7 @@ class CreditDriver:
                 self._inbox.others_wait()
         else:
             self.gave_at = self._loop.time()
-        self._inbox.received(self._inbox.opened(self, handed))
+        self._inbox.received(self._inbox.opened(self, handed), pushed=True)
 
     def subscribed(self, run: str) -> None:
         """Handle a new subscription. Earlier pushes may be lost."""
@@ -364,17 +356,13 @@ class CreditDriver:
         self._member, self.touched = None, True
         self._listens_at = self._loop.time() + _LISTENING_AGAIN
         self.credit.unsubscribed()
-        if not self._pauses:
-            self._paused_until = 0.0
+        if not self._is_failing:
+            self.end_pause()
         _log.info("%s: pushes cannot be heard, so the partition is asked once a second: %s", self, error)
         if not may_recover(error):
             self._inbox.received([])
 
     # -- events --------------------------------------------------------------------------------------------------------
-
-    def ask_now(self) -> None:
-        """Ask the partition for what it has now."""
-        self.look_again()
 
     def look_again(self) -> None:
         """Ask the partition again: something may have changed there."""
@@ -383,113 +371,115 @@ class CreditDriver:
             self.credit.ask_again()
         self.credit.look_again()
 
-    def wanted(self) -> None:
-        """Record that a new caller waits for messages. It has not seen an earlier refusal."""
-        if self.credit.state is CreditState.ENDED:
-            self.look_again()
-
     def hurry(self) -> None:
         """Let the answer to the call under way be late sooner, because the time of a caller is over."""
-        self._late_at = min(self._late_at, self._asked_at + self._timings.late * _HURRIED)
+        super().hurry()
         self.touched = True
 
     def on_time(self, now: float, *, wanted: bool) -> None:
         """Note that the answer is late, or that a pause has ended; ask again if there is no connection any more."""
         self.touched = True
         self.credit.end_wait()
-        if self.under_way:
-            self.late = self.late or now >= self._late_at
-        elif self.credit.state is CreditState.ENDED and wanted and now >= self._paused_until:
+        self.pass_time(now)
+        if self.under_way or not wanted:
+            return
+        if self.credit.state is CreditState.ENDED and self.state is AskingState.RESTING:
             self.look_again()
-        elif wanted and not self._pauses and not self.partition_client.connected:
+        elif not self._is_failing and not self.partition_client.connected:
             self.credit.look_again()
 
     def _rouse(self) -> None:
-        self._pauses.reset()
-        self._paused_until, self.touched = 0.0, True
+        self._pauses, self.touched = None, True
+        self.end_pause()
+        self._end_wait()
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """Stop receiving, because the queue is in other partitions now."""
+        """Stop receiving for good. If an answer to the call under way comes later, its messages are released."""
         self._left = True
-        self._forget_call()
-        self._stop_listening()
-
-    def _forget_call(self) -> None:
-        """Wait no more for the call under way. If an answer comes later, its messages are released."""
-        if isinstance(self._under_way, GrantJob):
-            self._under_way.future.cancel()
-
-    def _stop_listening(self) -> None:
+        if self._own_call is not None:
+            _ = self._own_call.cancel()
         member, self._member = self._member, None
         if member is not None:
             member.leave()
 
     @property
+    def has_left(self) -> bool:
+        """Whether the driver makes no call any more, and none is under way."""
+        return self._left and not self.under_way
+
+    @property
     def has_parted(self) -> bool:
         """Whether the partition can give nothing more to the receiver, or can never be asked again."""
-        return not self.under_way and (self.credit.settled or self._is_in_vain)
+        return not self.under_way and (self.credit.settled or self.is_in_vain)
 
     @property
-    def _is_in_vain(self) -> bool:
+    def is_in_vain(self) -> bool:
         """Whether no call can succeed any more."""
         link = self.partition_client
-        return self._hopeless or self._connection.closed or link.number not in link.entity.numbers
+        entity = link.entity
+        hopeless = self.failure is not None and not may_recover(self.failure)
+        return hopeless or self._connection.closed or entity.gone or link.number not in entity.numbers
 
-    async def aclose(self) -> None:
-        """Withdraw the credit, and take what the partition has given before, so that the inbox can give it back.
-
-        If a call fails, it is made again, because messages may be locked that nobody has got.
-        """
-        until = self._loop.time() + _CLOSING
-        self.credit.want(CreditDemand())
+    def begin_to_part(self) -> None:
+        """Want nothing more from the partition, and ask at once for what it has given before."""
+        self.credit.want(NO_DEMAND)
         if self.credit.keeps_due_time:  # the partition must give that task to another receiver
             self.credit.look_again()
-        self._paused_until = 0.0
-        while (left := until - self._loop.time()) > 0 and not self._is_in_vain:
-            now, paused = self._clock.now(), self._paused_until - self._loop.time()
-            if self.under_way:
-                await asyncio.wait((self.ending,), timeout=left)
-            elif self.credit.settled and (self._pauses or not self.credit.needs_call(now)):
-                break
-            elif paused > 0:
-                await asyncio.sleep(min(left, paused))
-            elif self.credit.needs_call(now):
-                self._call(now, min(left, _LEAVING))
-            else:
-                await asyncio.sleep(min(left, max(0.001, self.credit.next_at - now)))
-        if not (self.has_parted or self._is_in_vain):
-            _log.warning(
-                "%s has not answered for %.0f s, so a receiver was closed without it. Messages that were given to the "
-                "receiver, and that nobody has got, %s",
-                self.partition_client,
-                _CLOSING,
-                "stay locked until their locks end" if self._locks else "are lost",
-            )
-        self._left = True
-        self._forget_call()
-        self._stop_listening()
+        self.end_pause()
+
+    def go_on_parting(self, left: float) -> float:
+        """Make the call that is needed now. Return for how long to wait for the next step, at most ``left`` seconds.
+
+        A call that has failed is made again, because messages may be locked that nobody has got. The result is 0 if no
+        further call is needed, or none can succeed.
+        """
+        if self.is_in_vain:
+            return 0.0
+        if self.under_way:
+            return left
+        now, at = self._clock.now(), self._loop.time()
+        self.pass_time(at)
+        needed = self.credit.needs_call(now)
+        if self.credit.settled and (self._is_failing or not needed):
+            return 0.0
+        if self.state is AskingState.PAUSED:
+            return min(left, self.changes_at - at)
+        if needed:
+            self._call(now, min(left, _LEAVING))
+            return left
+        return min(left, max(0.001, self.credit.next_at - now))
+
+    def part_later(self) -> None:
+        """Let the partition, which has not answered, take back its messages in the background, as long as the locks may
+        hold.
+        """
+        _log.warning(
+            "%s has not answered for %.0f s, so a receiver was closed without it. Messages that were given to the "
+            "receiver, and that nobody has got, %s",
+            self.partition_client,
+            CLOSING,
+            "stay locked until it answers, or until their locks end" if self._locks else "are lost",
+        )
+        if not (self._locks and self._connection.attempt(f"{self.partition_client}: a closed receiver", self._part)):
+            self.leave()
+
+    async def _part(self) -> None:
+        lock = self.partition_client.entity.record.settings.lock_duration / 1000
+        try:
+            await part_from([self], self._loop.time() + lock)
+        finally:
+            self.leave()
 
 
-class _DriverRide:
-    """A grant of a driver that rides with another call."""
-
-    __slots__ = ("_driver", "sent")
-
-    def __init__(self, driver: CreditDriver, sent: SentGrant) -> None:
-        self._driver = driver
-        self.sent = sent
-
-    @property
-    def beside(self) -> CreditDriver | None:
-        """The receiver that asks for the next session, if this grant leaves one."""
-        return self._driver.beside if self.sent.grant.leaves else None
-
-    def answered(self, reply: CreditReply[Delivery], since: float) -> None:
-        """Handle the answer."""
-        self._driver.ride_ended(self, reply, since)
-
-    def failed(self) -> None:
-        """Note that no answer comes."""
-        self._driver.ride_ended(self, None)
+async def part_from(drivers: Sequence[CreditDriver], until: float) -> Sequence[CreditDriver]:
+    """Make calls until each partition has answered, or none can succeed. Return those that have not until a time."""
+    loop = asyncio.get_running_loop()
+    while drivers and (left := until - loop.time()) > 0:
+        waits = {driver: driver.go_on_parting(left) for driver in drivers}
+        drivers = [driver for driver in drivers if waits[driver] > 0]
+        if drivers:
+            endings, soonest = [driver.ending for driver in drivers], min(waits[driver] for driver in drivers)
+            await asyncio.wait(endings, timeout=soonest, return_when=asyncio.FIRST_COMPLETED)
+    return [driver for driver in drivers if not (driver.has_parted or driver.is_in_vain)]

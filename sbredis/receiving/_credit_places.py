@@ -27,78 +27,153 @@ other one, one of them has all of the credit, the *home*, and the others say whe
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple, Protocol
 
+from sbredis.engine import MAXIMUM_CALL_BYTES
+from sbredis.receiving._credit import CreditDemand
 from sbredis.receiving._fetching import MOST_AT_ONCE
 
-__all__ = ["CreditPlaces"]
+__all__ = ["CreditPlace", "CreditPlaces", "SeatsStanding", "demand_of"]
 
 _MOST: Final = MOST_AT_ONCE
 """The largest share of a partition: a reply brings no more messages at once."""
 
 
+@lru_cache(maxsize=256)
+def demand_of(
+    callers: int, stock: int, terms: tuple[bool, int, bool], now: bool = False, announced: bool = False
+) -> CreditDemand:
+    """Return what is wanted from a partition, with the terms of an inbox. Receivers that want the same share it."""
+    suspects, first, yields = terms
+    return CreditDemand(
+        callers=callers,
+        stock=stock,
+        room=MAXIMUM_CALL_BYTES,
+        now=now,
+        announced=announced,
+        suspects=suspects,
+        first=first,
+        first_room=MAXIMUM_CALL_BYTES if first else 0,
+        yields=yields,
+    )
+
+
+class CreditPlace(Protocol):
+    """The part of a partition's credit that the division between partitions needs."""
+
+    demand: CreditDemand
+    """The latest demand of the receiver at this partition."""
+    news: bool
+    """Whether the partition has messages."""
+    silent: bool
+    """Whether the partition tells nothing before the next call."""
+    spent: bool
+    """Whether it is silent because it has pushed all that it might."""
+
+    @property
+    def outstanding_for_callers(self) -> int:
+        """The number of messages that it may still give as to waiting callers."""
+        ...
+
+
+class SeatsStanding(NamedTuple):
+    """How the partitions stand that a receiver is at."""
+
+    known: Sequence[CreditPlace]
+    hungry: bool
+    """Whether one of them has messages, and may give none."""
+    outstanding: Sequence[int]
+    """The number of messages that each of them may still give; 0 while it is late or paused."""
+    able: Collection[int]
+    """Those that may get credit."""
+    asked: Collection[int]
+    """Those that are told what is wanted from them."""
+    answering: Collection[int]
+    """Those with a call under way that is not late."""
+
+
 class CreditPlaces:
-    """The shares of the partitions of an entity in what a receiver wants, and what is known of the partitions.
+    """The shares of the partitions of an entity in what a receiver wants. Partitions are named by their indexes."""
 
-    The partitions are named by their indexes. The owner of the object notes what happens at them.
-    """
+    __slots__ = ("_home",)
 
-    __slots__ = ("_home", "answering", "asked", "coming", "free", "news", "next_at", "outstanding", "silent", "spent")
-
-    def __init__(self, home: int, count: int = 0) -> None:
+    def __init__(self, home: int) -> None:
         """Begin with the partition at the index ``home``. Each receiver begins at a different one."""
         self._home = home
-        self.outstanding = [0] * count
-        """The messages that each partition may still give."""
-        self.coming = 0
-        """All of them together."""
-        self.asked = [0] * count
-        """What calls under way may bring from each partition."""
-        self.next_at = [math.inf] * count
-        """The time at which to look at each partition again."""
-        self.free = set[int]()
-        """The partitions that may be asked now: they have no call under way."""
-        self.answering = set[int]()
-        """The partitions with a call under way that is not late."""
-        self.news = set[int]()
-        """The partitions that have messages."""
-        self.silent = set[int]()
-        """The partitions that tell nothing before the next call."""
-        self.spent = set[int]()
-        """Those of them that have pushed all that they might."""
 
-    def add(self) -> None:
-        """Add a partition."""
-        self.outstanding.append(0)
-        self.asked.append(0)
-        self.next_at.append(math.inf)
+    def changes(
+        self,
+        wanted: int,
+        full: int,
+        callers: int,
+        standing: SeatsStanding,
+        terms: tuple[bool, int, bool],
+        *,
+        now: bool,
+        rides: bool,
+        replies_only: bool,
+    ) -> Iterator[tuple[int, CreditDemand]]:
+        """Yield the partitions from which something else is wanted than before, and what. See :meth:`divide`.
+
+        The first messages are for ``callers``. A grant that ``rides`` with another call costs little.
+        """
+        shares, pushing = self.divide(wanted, full, standing, now=now, replies_only=replies_only)
+        nothing = demand_of(0, 0, terms, now, True)
+        for place in standing.asked:
+            share, credit, demand = shares[place], standing.known[place], nothing
+            if share:
+                waiting = min(callers, share) if callers else 0
+                callers -= waiting
+                if waiting and share == standing.outstanding[place]:
+                    left = credit.outstanding_for_callers
+                    if 0 < left < waiting and not (rides and 2 * left <= waiting):
+                        waiting = left  # the partition need not know of more callers before it gets more credit
+                demand = demand_of(waiting, share - waiting, terms, now, place not in pushing)
+            if demand is not credit.demand and demand != credit.demand:
+                yield place, demand
 
     def divide(
-        self, wanted: int, full: int, able: Collection[int], *, now: bool, replies_only: bool
-    ) -> tuple[list[int], Collection[int]]:
+        self,
+        wanted: int,
+        full: int,
+        standing: SeatsStanding,
+        *,
+        now: bool,
+        replies_only: bool,
+    ) -> tuple[Sequence[int], Collection[int]]:
         """Return the number of messages to want from each partition, and the partitions that push what they give.
 
         The receiver wants the number ``wanted``, and has room for ``full``; ``now`` if it wants only what is there.
         """
-        count, outstanding = len(self.outstanding), self.outstanding
+        known, _, outstanding, able, _, answering = standing
+        count = len(known)
         pushes = now or (2 * full >= count and not replies_only)
+        if count == 1:
+            (place,), (given,) = known, outstanding
+            most = max(given, _MOST) if pushes or (not given and place.news) else given
+            return [min(full if pushes and place.silent else wanted, most)], range(1) if pushes or given else ()
+        news, silent, spent = set[int](), set[int](), set[int]()
+        for at, place in enumerate(known):
+            if place.news:
+                news.add(at)
+            if place.silent:
+                (spent if place.spent else silent).add(at)
         more: Collection[int] = able if pushes else ()
-        if full > wanted and pushes and (silent := self.silent.intersection(able)):
-            wanted, more = full, silent  # these are called anyway
-        left = max(0, wanted - sum(self.asked))
-        answering = len(able) + (0 if now else len(self.answering))
-        most = wanted if len(more) == answering else max(1, wanted // answering)
-        hungry = self.news
-        if self.spent and wanted > 2 * count and left > sum(outstanding):
-            hungry = hungry | self.spent  # these may have no more, so they take nothing from others
-        keeps = not now and self.silent <= self.spent
-        shares = self.shares(left, outstanding, able, hungry, more=more, most=most, keeps=keeps)
+        if full > wanted and pushes and (asleep := (silent | spent).intersection(able)):
+            wanted, more = full, asleep  # these are called anyway
+        left = max(0, wanted - sum([outstanding[place] for place in answering]))
+        called = len(able) + (0 if now else len(answering))
+        most = wanted if len(more) == called else max(1, wanted // called)
+        if spent and wanted > 2 * count and left > sum(outstanding):
+            news |= spent  # these may have no more, so they take nothing from others
+        keeps = not (now or silent)
+        shares = self.shares(left, outstanding, able, news, more=more, most=most, keeps=keeps)
         if not pushes:
             return shares, [place for place, given in enumerate(outstanding) if given]
-        if count > 1 and hungry:
-            return shares, [place for place, given in enumerate(outstanding) if given or place not in hungry]
+        if news:
+            return shares, [place for place, given in enumerate(outstanding) if given or place not in news]
         return shares, range(count)
 
     def shares(

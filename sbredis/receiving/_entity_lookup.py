@@ -70,7 +70,7 @@ def require_sessions(record: EntityRecord) -> None:
         raise _named(
             record,
             ServiceBusError(
-                f"{record.path!r} has no sessions. Leave out session_id, or create the entity with "
+                f"{record.path!r} has no sessions. Get its receiver without session_id, or create the entity with "
                 "requires_session=True.",
                 outcome=Outcome.NEVER_SENT,
             ),

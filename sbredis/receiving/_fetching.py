@@ -1,4 +1,4 @@
-"""Decide how many messages to fetch, and how many to keep in stock. Pure.
+"""Decide how many messages to fetch, how many to keep in stock, and what to do while nothing is wanted. Pure.
 
 Theory
 ------
@@ -15,13 +15,24 @@ A receiver fetches messages for two reasons: callers wait for them, and it *stoc
 
 An *adaptive* stock holds as many messages as callers take in two seconds, or in a quarter of the lock duration if that
 is shorter. The receiver measures their speed whenever it fills the stock.
+
+When the last caller leaves, the receiver *lingers*: its credit stays for a moment, because most callers come back at
+once. Then it withdraws the credit, and *hears* news for some seconds more. After that it is *quiet*.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import math
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["MOST_AT_ONCE", "Stock", "keep_for"]
+from sbredis.model import ServiceBusReceiveMode, Taking
+
+if TYPE_CHECKING:
+    from sbredis.engine import SidePrefix
+
+__all__ = ["MOST_AT_ONCE", "InboxOptions", "InboxState", "Lingering", "Stock", "keep_for"]
 
 MOST_AT_ONCE: Final = 1000
 """The largest number of messages that one call brings."""
@@ -33,11 +44,41 @@ _FIRST_TARGET: Final = 10
 _SHARE: Final = 0.5
 _LAST, _LAST_SHARE = 3.0, 0.2
 
+_LINGERING: Final = 0.05
+"""The seconds for which credit stays without a caller. Most callers come back soon."""
+_HEARING: Final = 5.0
+"""The seconds for which partitions without credit send news to a receiver without a caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class InboxOptions:
+    """What an inbox fetches, and how."""
+
+    side: SidePrefix
+    mode: ServiceBusReceiveMode
+    prefetch: int
+    """The largest number of messages to fetch ahead of the callers."""
+    adaptive: bool
+    """Whether the number of messages to fetch ahead follows the speed of the callers."""
+    taking: Taking = field(default_factory=Taking)
+    """How the application takes the messages."""
+
 
 class Stock:
     """The number of messages to keep for later callers."""
 
-    __slots__ = ("_adaptive", "_fills", "_measured_at", "_speed", "_taken", "lock", "most", "resting", "target")
+    __slots__ = (
+        "_adaptive",
+        "_fills",
+        "_measured_at",
+        "_speed",
+        "_taken",
+        "_used",
+        "lock",
+        "most",
+        "resting",
+        "target",
+    )
 
     def __init__(self, most: int, *, adaptive: bool, lock: float, now: float) -> None:
         self.most = most
@@ -50,6 +91,8 @@ class Stock:
         self._taken = 0
         self._fills = False
         """Whether the stock is being filled: from the time when it has become small until it is full."""
+        self._used = False
+        """Whether callers have received messages since the stock was last being filled."""
         self.resting = False
         """Whether the stock rests.
 
@@ -92,11 +135,11 @@ class Stock:
         self._fills = bool(more) or (self._fills and bool(room))
         if rides and _is_used_up(kept + coming - demand, self.target):
             return room
-        if more:
-            return coming + more
         # Partitions without messages may have lost credit that no other partition has got: fill the stock all the same.
-        fills = self._fills and exactly and not coming and _is_used_up(kept - demand, self.target)
-        return room if fills else min(coming, room)
+        fills = self._fills and exactly and not coming and (not self._used or _is_used_up(kept - demand, self.target))
+        if more or fills:
+            self._used = False
+        return coming + more if more else room if fills else min(coming, room)
 
     def missing(self, kept: int, coming: int, demand: int, now: float) -> int:
         """Return the number of further messages to ask for now.
@@ -114,6 +157,7 @@ class Stock:
     def took(self, count: int) -> None:
         """Count messages that callers have received."""
         self._taken += count
+        self._used = self._used or count > 0
         self.resting = False
 
     def gave_back(self) -> None:
@@ -153,3 +197,50 @@ def keep_for(left: float, lock: float, *, in_session: bool) -> float:
     an increase of its delivery count.
     """
     return left - (min(_LAST, lock * _LAST_SHARE) if in_session else lock * _SHARE)
+
+
+class InboxState(Enum):
+    """What an inbox does with the credit of its partitions."""
+
+    WANTING = auto()
+    """It wants messages: callers wait, the application has given credit, or the stock has room."""
+    LINGERING = auto()
+    """Credit stays as it is."""
+    HEARING = auto()
+    """Partitions without credit send news."""
+    QUIET = auto()
+    """Nothing is wanted from the partitions."""
+    CLOSED = auto()
+
+
+class Lingering:
+    """The states of an inbox that wants nothing, one after the other."""
+
+    __slots__ = ("_hears_until", "_lingers_until")
+
+    def __init__(self) -> None:
+        self._lingers_until = self._hears_until = 0.0
+
+    def begin(self, now: float, *, lingers: float = _LINGERING, hears: float = _HEARING) -> float:
+        """Linger for these seconds, and hear news until ``hears`` seconds from now: the last caller has left.
+
+        Return the time at which the lingering ends.
+        """
+        self._lingers_until, self._hears_until = now + lingers, now + hears
+        return self._lingers_until
+
+    def end(self) -> None:
+        """Be quiet at once."""
+        self._lingers_until = self._hears_until = 0.0
+
+    def state(self, now: float) -> InboxState:
+        """Return the state if nothing is wanted now."""
+        if now < self._lingers_until:
+            return InboxState.LINGERING
+        return InboxState.HEARING if now < self._hears_until else InboxState.QUIET
+
+    def next_at(self, now: float) -> float:
+        """Return the time at which this state ends; infinity if it does not."""
+        if now < self._lingers_until:
+            return self._lingers_until
+        return self._hears_until if now < self._hears_until else math.inf

@@ -10,11 +10,12 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from zlib import crc32
 
 from sbredis._tasks import wait_until
-from sbredis.client import CallJob
+from sbredis.client import CallJob, may_recover
 from sbredis.engine import CallId, Partition, Purged, Request, SessionLock
 from sbredis.exceptions import MessageLockLostError, Outcome, ServiceBusError, SessionLockLostError
 from sbredis.model import Hold, MessageLease
@@ -59,13 +60,16 @@ def is_failed_delivery(error: BaseException | None) -> bool:
 
 
 async def give_back_session(partition_client: PartitionClient, lock: SessionLock) -> None:
-    """Release a session that nobody has accepted. If the call fails, the lock ends after its duration."""
+    """Release a session that nobody has accepted. As long as its lock holds, this is tried again and again."""
+    until = asyncio.get_running_loop().time() + max(
+        _GIVING_BACK, partition_client.entity.record.settings.lock_duration / 1000
+    )
 
     def make(partition: Partition, call_id: CallId) -> Request[int]:
         return partition.release_session(call_id, lock)
 
     with suppress(ServiceBusError):
-        await partition_client.call(lane_for("v", lock.name), make, asyncio.get_running_loop().time() + _GIVING_BACK)
+        await partition_client.call(lane_for("v", lock.name), make, until)
 
 
 class HeldSession:
@@ -84,8 +88,10 @@ class HeldSession:
         self.name = name
         self.lease = lease
         """The lock of the session, which all of its messages share."""
-        self.gift = gift
-        """What has brought the session, with its first messages; ``None`` if it was accepted without any."""
+        self.prefix = "" if gift is None else gift.prefix
+        """The prefix of the gift that has brought the session, or its first messages; empty if there is none."""
+        self.first = gift
+        """This gift, until its messages are taken."""
         self.grants_made = grants_made
         """The number of the grant that has brought the first messages; 0 if they came with a free session."""
         self.settled = False
@@ -97,7 +103,7 @@ class HeldSession:
         self._connection = partition_client.connection
         self._given_back = False
         """Whether the session was released while its lock held."""
-        self._waiting: set[asyncio.Event] = set()
+        self._waiting: tuple[asyncio.Event, ...] = ()
         """One event for each caller that waits for the end of the lock. It is set when the lock has changed."""
 
     @property
@@ -207,7 +213,8 @@ class HeldSession:
                 _log.debug("%s: a failed delivery could not be counted: %s", self.entity.name, error)
 
     async def release(self, *, unlock: bool = True) -> None:
-        """Release the session with all its locked messages. If the call fails, the lock ends after its duration.
+        """Release the session with all its locked messages. If the call fails, go on in the background as long as the
+        lock holds.
 
         Without ``unlock``, this client only forgets the session, whose lock ends after its duration.
         """
@@ -218,11 +225,10 @@ class HeldSession:
             try:
                 await self.unlock(asyncio.get_running_loop().time() + _RELEASING)
             except ServiceBusError as error:
-                _log.debug(
-                    "%s: a session could not be released, and stays locked until its lock lapses: %s",
-                    self.entity.name,
-                    error,
-                )
+                _log.debug("%s: a session is not released yet: %s", self.entity.name, error)
+                if may_recover(error):
+                    later = partial(give_back_session, self.partition_client, self.lock)
+                    self._connection.attempt(f"{self.entity.name}: the release of a session", later)
 
     def released(self) -> None:
         """Record that the session was released, or is being released."""
@@ -251,7 +257,7 @@ class HeldSession:
         loop, clock = asyncio.get_running_loop(), self._connection.clock
         ends = math.inf if seconds is None else loop.time() + seconds
         changed = asyncio.Event()
-        self._waiting.add(changed)
+        self._waiting += (changed,)
         unwatch = clock.when_moved(changed.set)
         try:
             while self.locked:
@@ -262,7 +268,7 @@ class HeldSession:
             return not self._given_back
         finally:
             unwatch()
-            self._waiting.discard(changed)
+            self._waiting = tuple([each for each in self._waiting if each is not changed])
 
     def _wake_waiting(self) -> None:
         for changed in self._waiting:

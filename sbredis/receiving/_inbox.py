@@ -1,8 +1,8 @@
 """The inbox of a receiver: it fetches what callers ask for, and serves the callers in their order.
 
 The inbox has no task of its own: only its callers wait. Every event (a new caller, an answer, a push, a timer) leads
-to a call of :meth:`Inbox.pump`, which makes the calls that are needed now. Credit is granted anew when half of it is
-used up. So a receiver whose callers come one after the other makes few calls.
+to a call of :meth:`Inbox.pump`, which makes the calls that are needed now; a push that brings all that is wanted needs
+none. Credit is granted anew when half of it is used up, so callers that come one after the other make few calls.
 
 If no caller waits any more when a message comes, the inbox keeps the message, or releases it without counting a
 delivery if there is no room. If an answer is late, the inbox looks at all other partitions, and uses the answer when it
@@ -15,27 +15,28 @@ import asyncio
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sbredis.client import may_recover
 from sbredis.engine import MAXIMUM_CREDIT, lease_place
-from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusConnectionError, ServiceBusError
-from sbredis.model import MessageLease, ServiceBusReceiveMode, Taking
+from sbredis.exceptions import ServiceBusError
+from sbredis.model import MessageLease, ServiceBusReceiveMode
+from sbredis.receiving._application_credit import ApplicationCredit
 from sbredis.receiving._buffer import Buffer
-from sbredis.receiving._callers import Callers, ReceiveCall
+from sbredis.receiving._callers import Callers, ReceiveCall, closed_error
+from sbredis.receiving._credit import CreditState
 from sbredis.receiving._credit_driver import CreditDriver
-from sbredis.receiving._fetching import Stock, keep_for
-from sbredis.receiving._lingering import InboxState, Lingering
-from sbredis.receiving._seats import Demand, Drain, Seats
+from sbredis.receiving._fetching import InboxOptions, InboxState, Lingering, Stock, keep_for
+from sbredis.receiving._seats import Seats
 
 if TYPE_CHECKING:
     from sbredis.client import Entity
-    from sbredis.engine import Delivery, SidePrefix
+    from sbredis.engine import Delivery
     from sbredis.receiving._credit import HandedGift
 
-__all__ = ["Inbox", "InboxOptions"]
+__all__ = ["Inbox"]
 
 _log = logging.getLogger("sbredis.client")
 _CHECKING = 1.0
@@ -46,42 +47,24 @@ _HURRYING = 0.1
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, slots=True)
-class InboxOptions:
-    """What an inbox fetches, and how."""
-
-    side: SidePrefix
-    mode: ServiceBusReceiveMode
-    prefetch: int
-    """The largest number of messages to fetch ahead of the callers."""
-    adaptive: bool
-    """Whether the number of messages to fetch ahead follows the speed of the callers."""
-    taking: Taking = field(default_factory=Taking)
-    """How the application takes the messages."""
-
-
 class Inbox(ABC, Generic[Item]):
     """What one receiver gets: messages of one side of an entity, messages of a session, or sessions."""
 
     __slots__ = (
-        "_by_credit",
+        "_application",
         "_clock",
-        "_credit",
-        "_drain",
         "_emptied",
         "_ended_moving",
         "_loop",
         "_numbers",
-        "_places",
         "_pumping",
+        "_rests",
         "_seats",
         "_state",
-        "_still_coming",
-        "_suspects",
+        "_terms",
         "_timer",
         "_timer_at",
         "_timings",
-        "_trouble",
         "buffer",
         "callers",
         "comes_back",
@@ -95,54 +78,55 @@ class Inbox(ABC, Generic[Item]):
         "taking",
     )
 
+    is_one_of_many = True
+    """Whether other receivers may want the same."""
     first = 0
     """The number of messages that come with each session, if the inbox gets sessions."""
 
-    def __init__(self, entity: Entity, identity: str, options: InboxOptions) -> None:
+    def __init__(
+        self, entity: Entity, identity: str, options: InboxOptions, lease_of: Callable[[Item], MessageLease | None]
+    ) -> None:
+        """``lease_of`` returns the lock of a message; ``None`` if it was deleted when it was received."""
         self.entity, self.identity = entity, identity
-        self.side: SidePrefix = options.side
+        self.side = options.side
         self.mode, self.taking = options.mode, options.taking
         self.taking.inbox = self
         self._loop = asyncio.get_running_loop()
         self._clock, self._timings = entity.connection.clock, entity.connection.timings
-        self.buffer = Buffer(self._lease_of)
+        self.buffer = Buffer(lease_of)
         """The messages that were fetched ahead."""
         lock = entity.record.settings.lock_duration / 1000
         self.stock = Stock(options.prefetch, adaptive=options.adaptive, lock=lock, now=self._loop.time())
         """Decides how many messages are fetched ahead."""
-        self.callers = Callers[Item]()
+        self.callers: Callers[Item] = Callers()
         self._emptied: asyncio.Event | None = None
         """Set when the last caller leaves, if anybody waits for that."""
-        self._credit = 0
-        """The number of messages that the application has given credit for, and that have not come."""
-        self._by_credit = 0
-        """The number of messages in the buffer that have come by this credit. They stay until they are received."""
-        self._drain: Drain | None = None
+        self._application = ApplicationCredit()
         self.comes_back = False
         """Whether the last caller iterates, so that it comes back when it has settled its message."""
         self._state = InboxState.QUIET
         self._pumping = False
         """Whether calls will be made in the next turn of the event loop."""
+        self._rests = False
+        """Whether the receiver only waits, and is woken if a partition cannot be reached."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         """When the timer fires. The handle of uvloop does not always tell."""
-        self._trouble: ServiceBusError | None = None
         self._numbers = entity.numbers
         self._begin()
         self._ended_moving = self._clock.when_moved(self._clock_moved)
-        entity.watchers.add(self._entity_changed)
+        entity.watchers.add(self)
 
     def _begin(self) -> None:
         """Begin at the partitions that the entity has now."""
-        self._seats = Seats(self, self._partitions)
-        self.drivers = self._seats.drivers
-        """The drivers of the partitions that the receiver is at."""
-        self._places = self._seats.places
-        """What is known of these partitions."""
+        self._sit(Seats(self, self._partitions))
         self.lingering = Lingering()
         """Decides what to do while nothing is wanted."""
-        self._suspects = True
-        self._end_drain()
+        self._terms = self.terms
+        self._application.end_drain()
+
+    def _sit(self, seats: Seats) -> None:
+        self._seats, self.drivers = seats, seats.drivers
 
     # -- what the kinds of inboxes do differently ----------------------------------------------------------------------
 
@@ -166,21 +150,15 @@ class Inbox(ABC, Generic[Item]):
         """Return what gifts have brought. Give back what may not be locked any more."""
 
     @abstractmethod
-    def _lease_of(self, item: Item) -> MessageLease | None:
-        """Return the lock of a message; ``None`` if it was deleted when it was received."""
-
-    @abstractmethod
     def _release(self, items: Sequence[Item]) -> None:
         """Release messages in the background, without an increase of their delivery counts."""
 
     @property
-    def yields(self) -> bool:
-        """Whether the receiver lets go of an empty session if others wait."""
-        return self.taking.yields
-
-    def begin_leaving(self) -> bool:
-        """Return whether the call that is made now lets go of the receiver's session, unless it has messages."""
-        return False
+    def terms(self) -> tuple[bool, int, bool]:
+        """Whether suspects are wanted, how many messages with each session, and whether the receiver *yields*: whether
+        it lets go of an empty session if others wait.
+        """
+        return self.taking.suspects, self.first, self.taking.yields
 
     def refused(self, said: str) -> bool:  # noqa: ARG002 -- most refusals are errors
         """Return whether a refusal is what the receiver wanted."""
@@ -192,20 +170,19 @@ class Inbox(ABC, Generic[Item]):
     def held(self) -> None:
         """Note that the partition has answered a grant. If the source is a session, the receiver holds it."""
 
-    def first_kept(self, partition: int) -> tuple[str, int] | None:
-        """Return the gift of the first message of a partition that no caller has got yet: its prefix and its serial."""
-        token = self.buffer.first_token(partition)
-        return None if token is None else lease_place(token)
+    def call_begins(self, partition: int) -> tuple[tuple[str, int] | None, bool]:
+        """Note that a call to a partition is made now. Return what its grant says.
 
-    def _caller_left(self) -> None:
-        """Note that a caller does not wait any more."""
-        if not self.callers:
-            self._linger()
+        This is the gift of the first message that no caller has got yet, by its prefix and its serial, and whether the
+        call lets go of the receiver's session, unless it has messages.
+        """
+        token = self.buffer.first_token(partition) if self.buffer else None
+        return None if token is None else lease_place(token), False
 
     @property
     def _capacity(self) -> int:
         """The number of messages that may be kept for later callers."""
-        return self.stock.target + self._by_credit
+        return self.stock.target + self._application.kept
 
     def _kept_for(self, ends: float) -> float:
         """Return for how many more seconds to keep a message whose lock ends at ``ends``."""
@@ -216,24 +193,20 @@ class Inbox(ABC, Generic[Item]):
     @property
     def wants(self) -> bool:
         """Whether callers wait, the application has given credit, or the stock has room."""
-        return bool(self.callers) or self._credit > 0 or self.stock.wants_more(len(self.buffer))
+        return bool(self.callers) or self._application.wanted > 0 or self.stock.wants_more(len(self.buffer))
 
     @property
     def only_now(self) -> bool:
         """Whether only messages that are there now are wanted."""
-        if self._credit or not self.callers.only_want_what_is_there:
+        if self._application.wanted or not self.callers.only_want_what_is_there:
             return False
         return not self.stock.wants_more(len(self.buffer))
 
     @property
     def missing(self) -> int:
         """The number of messages that are wanted, with those that partitions may still give."""
-        return max(self._credit, self._room(self.callers.demand))
-
-    def _room(self, demand: int) -> int:
-        """Return for how many messages there is room if callers wait for ``demand``."""
         stocked = self.stock.target if self._stocks else 0
-        return max(0, demand + stocked - len(self.buffer))
+        return max(self._application.wanted, self.callers.demand + stocked - len(self.buffer))
 
     @property
     def _stocks(self) -> bool:
@@ -242,20 +215,12 @@ class Inbox(ABC, Generic[Item]):
 
     def _linger(self) -> None:
         """Let credit stay for a moment, although there is no caller."""
-        self._still_coming = max(1, self._places.coming)
-        self.lingering.begin(self._loop.time())
-        if not self._pumping:
-            self._set_timer()
+        self.entity.connection.later.at(self.lingering.begin(self._loop.time()), self._look_after_calls)
 
     @property
     def has_suspects(self) -> bool:
         """Whether a partition has suspects that the application does not take, as far as is known."""
         return any([driver.credit.suspects_wait for driver in self.drivers])  # noqa: C419 -- faster
-
-    def suspects_wait(self) -> None:
-        """Note that a partition has suspects that the application does not take."""
-        if not self.taking.suspects:
-            self.taking.told()
 
     # -- for callers ---------------------------------------------------------------------------------------------------
 
@@ -276,134 +241,127 @@ class Inbox(ABC, Generic[Item]):
         message. After the time ``latest``, do not wait for answers either.
         """
         self.comes_back = comes_back
-        deadline = None if seconds is None else self._loop.time() + seconds
-        while True:
-            got = await self._take(wanted, deadline, gather=gather, at_once=seconds == 0, latest=latest)
-            now = self._clock.now()
-            if all(lease is None or lease.until > now for lease in {*map(self._lease_of, got)}):
+        came = self._loop.time()
+        deadline = None if seconds is None else came + seconds
+        turns = self.entity.connection.turns
+        if turns.crowded and not await self.callers.wait_for_turn(turns.take(), self._caller_left):
+            return []
+        while self._state is not InboxState.CLOSED:
+            got: list[Item] = []
+            if self.buffer:
+                got = self.buffer.take(wanted, self._clock.now())
+                self.stock.took(len(got))
+            if got and (len(got) == wanted or not gather):
+                self._refill()
+            else:
+                kept = len(got)
+                caller: ReceiveCall[Item] = ReceiveCall(wanted - kept, gathers=gather)
+                caller.got = got
+                self._caller_came(caller, at_once=seconds == 0)
+                try:
+                    if seconds == 0:
+                        await self._wait_for_all(caller, latest)
+                    elif kept or (await self.callers.wait(caller, deadline) and caller.wants):
+                        longest = min(self._timings.gathering_all, self.entity.record.settings.lock_duration / 4000)
+                        await self.callers.gather(caller, deadline, self._timings.gathering, longest)
+                    if seconds != 0 and caller.wants and not caller.got:
+                        await self._wait_for_answers(caller, came, latest)
+                except BaseException:
+                    self._caller_left(caller)
+                    self.take_back(caller.got, first=True)
+                    raise
+                self._caller_left(caller)
+                got = caller.got
+                if caller.error is not None or not got:
+                    self._check_outcome(caller)
+                self.stock.took(len(got) - kept)
+            live, ended = self.buffer.split(got, self._clock.now())
+            if not ended:
                 return got
-            # Locks ended during the call. In the partition they may hold a little longer, so release their messages.
-            self._release([message for message in got if self.has_ended(message)])
-            if live := [message for message in got if not self.has_ended(message)]:
-                return live
+            self._release(ended)  # in the partition these locks may hold a little longer
+            if live:
+                return [*live]
+        raise closed_error()
 
     def has_ended(self, item: Item, /) -> bool:
         """Return whether the lock of an item has ended."""
-        lease = self._lease_of(item)
-        return lease is not None and lease.ended(self._clock.now())
+        return bool(self.buffer.split((item,), self._clock.now())[1])
 
-    def next_kept(self) -> Item | None:
-        """Return the oldest message in the buffer whose lock holds, or ``None``. Do not wait."""
-        message = self.buffer.pop(self._clock.now())
-        if message is not None:
-            self.stock.took(1)
-        if len(self.buffer) + self._places.coming <= self.stock.refill_at:
+    def take_kept(self, wanted: int) -> list[Item]:
+        """Return up to ``wanted`` messages from the buffer whose locks hold. Do not wait."""
+        messages = self.buffer.take(wanted, self._clock.now())
+        self.stock.took(len(messages))
+        self._refill()
+        return messages
+
+    def _refill(self) -> None:
+        if self._is_used_up:
             self.pump()
-        return message
 
-    async def _take(
-        self, wanted: int, deadline: float | None, *, gather: bool, at_once: bool, latest: float
-    ) -> list[Item]:
-        kept: list[Item] = []
-        if len(self.buffer):
-            kept = self.buffer.take(wanted, self._clock.now())
-            self.stock.took(len(kept))
-            if len(kept) == wanted or (kept and not gather):
-                if len(self.buffer) + self._places.coming <= self.stock.refill_at:
-                    self.pump()
-                return kept
-        caller = ReceiveCall[Item](self._loop, wanted - len(kept), gathers=gather)
-        caller.got = kept
+    @property
+    def _is_used_up(self) -> bool:
+        """Whether the stock is to be filled again."""
+        kept, refill_at = len(self.buffer), self.stock.refill_at
+        return kept <= refill_at and kept + self._seats.coming <= refill_at
+
+    def _caller_came(self, caller: ReceiveCall[Item], *, at_once: bool) -> None:
         if at_once:
             self._seats.ask_now(caller)
         self.callers.append(caller)
         self.stock.resting = False
-        before = len(kept)
-        try:
-            for driver in self.drivers:
-                driver.wanted()
-            self.pump()
-            if at_once:
-                await self._wait_for_all(caller, latest)
-            else:
-                await self._gather(caller, deadline)
-                if caller.wants and not caller.got:
-                    await self._wait_for_answers(caller, latest)
-        except BaseException:
-            self._remove(caller)
-            self.take_back(caller.got, first=True)
-            raise
-        self._remove(caller)
+        for driver in self.drivers:
+            if driver.credit.state is CreditState.ENDED:  # the caller has not seen an earlier refusal
+                driver.look_again()
+        if not self._pumping:
+            if self.entity.connection.turns.takes():
+                self.pump()
+            else:  # very many receivers want something
+                self.pump_soon()
+
+    def _caller_left(self, caller: ReceiveCall[Item]) -> None:
+        self.callers.remove(caller)
+        if not self.callers:
+            if self._rests:
+                self._rests = False
+                self.entity.connection.resting.leave(self.entity, self._look_after_calls)
+            if self._emptied is not None:
+                self._emptied.set()
+            if self._state is not InboxState.CLOSED:
+                self._linger()
+
+    def _check_outcome(self, caller: ReceiveCall[Item]) -> None:
+        """Raise the error of a call that has got no messages, if it has one; otherwise log it."""
         if caller.error is not None:
             if not caller.got:
                 raise caller.error
             _log.warning("a receive ended early because of an error: %s", caller.error)
-        elif not caller.got and not caller.ended and self._seats.are_cut_off:
-            raise self._unreachable()
-        self.stock.took(len(caller.got) - before)
-        return caller.got
-
-    def _remove(self, caller: ReceiveCall[Item]) -> None:
-        self.callers.remove(caller)
-        if not self.callers:
-            self.entity.connection.resting.leave(self.entity, self._on_turn)
-            if self._emptied is not None:
-                self._emptied.set()
-        self._caller_left()
-
-    async def _gather(self, caller: ReceiveCall[Item], deadline: float | None) -> None:
-        """Wait until the deadline for a message, then only briefly for more: the first message is locked already."""
-        enough: float | None = None
-        while caller.wants:
-            until = deadline
-            if caller.got:
-                now = self._loop.time()
-                if enough is None:
-                    enough = now + min(self._timings.gathering_all, self.entity.record.settings.lock_duration / 4000)
-                    deadline = enough if deadline is None else min(deadline, enough)
-                until = min(deadline or enough, now + self._timings.gathering)
-            if not await caller.wait(until):
-                return
+        elif not caller.ended and self._seats.are_cut_off:
+            raise self._seats.unreachable()
 
     async def _wait_for_all(self, caller: ReceiveCall[Item], latest: float) -> None:
-        """Wait until all partitions have answered, or the caller has all messages that it asked for."""
-        until = min(latest, self._loop.time() + self._timings.answering)
-        while caller.wants and caller.unanswered:
-            if not await caller.wait(until):
-                return
+        await self.callers.wait_for_all(caller, min(latest, self._loop.time() + self._timings.answering))
 
-    async def _wait_for_answers(self, caller: ReceiveCall[Item], latest: float) -> None:
+    async def _wait_for_answers(self, caller: ReceiveCall[Item], came: float, latest: float) -> None:
         """Wait for the answers to the calls under way, because they may still bring messages.
 
-        If one partition has answered, wait only for calls that are not late, and these are late sooner than usual.
+        If one partition has answered, wait only for calls that are not late, and these are late sooner than usual. If
+        nothing was asked for a caller that ``came`` a moment ago, ask once.
         """
-        sources = self._seats.sources
-        caller.unanswered = {source: source.calls - source.under_way for source in sources if source.may_answer}
-        asked = sum(source.calls > 0 for source in sources)
-        caller.has_answer = self._seats.is_answered or len(caller.unanswered) < asked
+        if self._pumping or not self._seats.were_asked(came):
+            self._seats.ask_now(caller)
+            self.pump_soon()
+            await self._wait_for_all(caller, latest)
+            return
+        self._seats.await_answers(caller)
         until = min(latest, self._loop.time() + self._timings.answering)
-        while caller.wants and any(source.may_answer for source in caller.unanswered):
-            for source in caller.unanswered:
+        while caller.wants and (any(source.may_answer for source in caller.unanswered or ()) or self._pumping):
+            for source in caller.unanswered or ():
                 source.hurry()
             self._look_after_calls()
             now = self._loop.time()
             if not caller.unanswered or now >= until:
                 return
-            await caller.wait(min(until, now + _HURRYING))
-
-    def _unreachable(self) -> ServiceBusError:
-        """Return the error for a receive that got no messages because no partition has answered."""
-        if self._trouble:
-            return self._trouble.twin()
-        late = any(source.late or source.partition_client.connected for source in self._seats.sources)
-        peer = self.entity.connection.target
-        error: ServiceBusError = (
-            OperationTimeoutError(f"{peer} has not answered in time.", outcome=Outcome.UNKNOWN)
-            if late  # an answer may still come
-            else ServiceBusConnectionError(f"{peer} cannot be reached.", outcome=Outcome.NEVER_SENT)
-        )
-        error.entity = self.entity.name
-        return error
+            await self.callers.wait(caller, min(until, now + _HURRYING))
 
     def end_waits(self) -> None:
         """End the waiting calls with what they have."""
@@ -435,26 +393,18 @@ class Inbox(ABC, Generic[Item]):
         self.pump()
 
     def _make_calls(self) -> None:
-        seats, drivers = self._seats, self.drivers
+        seats = self._seats
         if seats.search is not None:
             seats.look(seats.search)
         only_now = self._set_demands()
         wants = self._state is InboxState.WANTING
         if not wants and self._state is not InboxState.LINGERING and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
             self.give_back(self.buffer.cut(self._capacity))
-        due, seats.due = seats.due, set[int]()
-        for place in due:
-            driver = drivers[place]
-            if wants and not only_now:
-                driver.listen_if_heard()
-            driver.call_if_needed()
-            if not driver.touched:  # a grant may wait
-                self._places.next_at[place] = driver.next_at
-            if wants and not only_now and driver.is_unheard:
-                driver.listen()
-        seats.survey()
-        if self._drain is not None:
-            self._look_for_end_of(self._drain)
+        for driver in self.drivers:
+            if driver.touched:
+                driver.look(listens=wants and not only_now)
+        if self._application.drained is not None:
+            self._application.look(self._clock.now())
 
     def want_for_ride(self, source: CreditDriver, settled: int) -> None:  # noqa: ARG002 -- all partitions are looked at
         """Set what to want from a partition to which a call goes now. It settles this number of messages.
@@ -463,7 +413,7 @@ class Inbox(ABC, Generic[Item]):
         """
         if self._state is InboxState.CLOSED:
             return
-        returning = int(self.comes_back and settled > 0 and not self.callers and not len(self.buffer))
+        returning = int(self.comes_back and settled > 0 and not self.callers and not self.buffer)
         if returning:
             self._linger()
         self._set_demands(rides=True, returning=returning)
@@ -478,49 +428,38 @@ class Inbox(ABC, Generic[Item]):
 
         ``returning`` callers are not there yet. A grant that ``rides`` costs little.
         """
-        if self.taking.suspects != self._suspects:  # something else is wanted everywhere
-            self._suspects = self.taking.suspects
-            self._seats.touch()
-        self._seats.survey()
-        stock = self.stock
+        stock, seats, terms = self.stock, self._seats, self.terms
+        if terms != self._terms:  # something else is wanted everywhere
+            self._terms = terms
+            seats.touch()
         stock.lock = self.entity.record.settings.lock_duration / 1000
-        if not (self.callers or returning or self._credit or stock.most):
+        if not (self.callers or returning or self._application.wanted or stock.most):
             self._want_nothing()
             return False
-        only_now, places = self.only_now, self._places
-        able, asked = self._seats.askable(only_now=only_now)
-        demand, kept = self.callers.demand + returning, len(self.buffer)
-        exactly = only_now or not all(map(places.outstanding.__getitem__, places.news & able))
+        only_now = self.only_now
+        standing = seats.standing(only_now=only_now)
+        coming = sum(standing.outstanding)
+        demand, kept, stocks = self.callers.demand + returning, len(self.buffer), self._stocks
+        exactly = only_now or standing.hungry
         wanted = max(
-            self._credit,
-            stock.wanted(
-                kept, places.coming, demand, self._loop.time(), stocks=self._stocks, exactly=exactly, rides=rides
-            ),
+            self._application.wanted,
+            stock.wanted(kept, coming, demand, self._loop.time(), stocks=stocks, exactly=exactly, rides=rides),
         )
         if wanted:
-            full = max(wanted, self._room(demand))
-            shares, pushing = places.divide(wanted, full, able, now=only_now, replies_only=self.drivers[0].replies_only)
+            full = max(wanted, demand + (stock.target if stocks else 0) - kept)
+            callers, replies_only = max(0, demand - kept), self.drivers[0].replies_only
             self._state = InboxState.WANTING
-            callers = max(0, demand - kept)
-            for place in asked:
-                share, outstanding = shares[place], places.outstanding[place]
-                waiting = min(callers, share)
-                callers -= waiting
-                if waiting and share == outstanding:
-                    left = self.drivers[place].credit.outstanding_for_callers
-                    if 0 < left < waiting and not (rides and 2 * left <= waiting):
-                        waiting = left  # the partition need not know of more callers before it gets more credit
-                announced = not share or place not in pushing
-                self._seats.want(place, Demand(waiting, share - waiting, only_now, announced, self._suspects))
+            for place, wish in seats.places.changes(
+                wanted, full, callers, standing, terms, now=only_now, rides=rides, replies_only=replies_only
+            ):
+                self.drivers[place].want(wish)
         else:
             self._want_nothing()
         return only_now
 
     def _want_nothing(self) -> None:
         before, self._state = self._state, self.lingering.state(self._loop.time())
-        lingers = self._state is InboxState.LINGERING
-        changed = not lingers and self._state is not before  # otherwise, nothing else is wanted where nothing happened
-        self._seats.want_nothing(lingers=lingers, hears=self._state is InboxState.HEARING, everywhere=changed)
+        self._seats.want_nothing(self._state, changed=self._state is not before)
 
     def hands(self, share: int) -> int:
         """Return how many messages of a partition may be begun before the next grant, if it still gives ``share``.
@@ -535,7 +474,7 @@ class Inbox(ABC, Generic[Item]):
 
     def set_credit(self, count: int) -> None:
         """Let partitions give this many messages, whether or not callers wait."""
-        self._credit = count
+        self._application.wanted = count
         if not count and not self.callers:
             self.lingering.end()
         self.pump()
@@ -545,22 +484,18 @@ class Inbox(ABC, Generic[Item]):
 
         All partitions have answered then. Raise an error if a partition does not answer.
         """
-        credit, self._credit = self._credit, 0
-        if credit:
-            there = await self.take(len(self.buffer) + credit, 0)
-            self._by_credit = len(there)
+        application = self._application
+        if wanted := application.end():
+            there = await self.take(len(self.buffer) + wanted, 0)
+            application.kept = len(there)
             self.take_back(there, first=True)
         self.set_credit(0)
-        drain = self._drain
-        if drain is None:
-            drain = self._drain = Drain(self._loop.create_future())
-        drain.begin(self._seats.all_drivers)
-        self._look_for_end_of(drain)
-        done, _ = await asyncio.wait((drain.ended,), timeout=self._timings.answering)
+        drained = application.drain(self._seats.all_drivers, self._clock.now())
+        done, _ = await asyncio.wait((drained,), timeout=self._timings.answering)
         if not done:
-            raise self._unreachable()
+            raise self._seats.unreachable()
         if self._state is InboxState.CLOSED:
-            raise _closed_error()
+            raise closed_error()
         return len(self.buffer)
 
     async def let_go(self) -> None:
@@ -572,43 +507,49 @@ class Inbox(ABC, Generic[Item]):
             await self._emptied.wait()
         await self.drain()
         self.give_back(self.buffer.empty())
-        await self._given_back()
-
-    def _look_for_end_of(self, drain: Drain) -> None:
-        if drain.is_over(self._clock.now()):
-            self._end_drain()
-
-    def _end_drain(self) -> None:
-        drain, self._drain = self._drain, None
-        if drain is not None:
-            drain.ended.set_result(None)
+        await self.entity.given_back()
 
     # -- events --------------------------------------------------------------------------------------------------------
 
-    def received(self, messages: list[Item]) -> None:
-        """Distribute the messages that a reply or a push has brought.
+    def received(self, messages: list[Item], *, pushed: bool = False) -> None:
+        """Distribute the messages that a reply has brought, or that were ``pushed``.
 
-        The callers of these messages run before the next call is made.
+        The callers of these messages run before the next call is made. If they have got all that is wanted, the next
+        caller makes it, or the one that leaves sets the time for it. A reply also tells how much the stock still gets.
         """
+        left: Sequence[Item] = ()
+        application = self._application
         if messages:
-            self._trouble = None
-            used = min(self._credit, len(messages))
-            self._credit -= used
-            self._by_credit = min(self._by_credit, len(self.buffer)) + used
-            self.take_back(messages)
+            if application.wanted or application.kept:
+                application.came(len(messages), len(self.buffer))
+            left = self.take_back(messages)
+        if messages and not left and (pushed or not self.stock.most):
+            drains, searches = application.drained is not None, self._seats.search is not None
+            if not (application.wanted or drains or searches or self.callers.demand or self._is_used_up):
+                return
         self.pump_soon()
 
-    def failed(self, driver: CreditDriver, error: ServiceBusError) -> None:
-        """Record that a call failed. If another attempt cannot succeed, give the error to all callers."""
-        self._trouble = error
+    def has_more(self, driver: CreditDriver) -> None:
+        """Note that a partition has more messages than it has given."""
+        if not self.missing:
+            self._seats.has_more(driver)
+
+    def failed(self, driver: CreditDriver, error: ServiceBusError, *, of_all: bool = False) -> None:
+        """Record that a call failed. If no other one can succeed, tell its callers, or those ``of_all`` receivers."""
         self.callers.answered(driver)
         if may_recover(error):
             _log.info("%s: %s", driver.partition_client, error)
         else:
-            self.callers.fail(error)
+            waits = self.is_one_of_many and any(caller.error is None for caller in self.callers)
+            if not (of_all and waits and self.entity.refused(self.source, error)):
+                self.callers.fail(error)
         self._set_timer()
 
-    def _entity_changed(self) -> None:
+    def telling(self, error: ServiceBusError) -> Callable[[], None]:
+        """Return a function that gives an error to the callers that wait now."""
+        return partial(Callers(self.callers).fail, error)
+
+    def entity_changed(self) -> None:
         """Start again if the queue is in other partitions now, for example after it was deleted and created again."""
         if self._numbers != self.entity.numbers:
             self._seats.leave()
@@ -617,18 +558,18 @@ class Inbox(ABC, Generic[Item]):
             for caller in self.callers:
                 if caller.unanswered is not None:
                     self._seats.ask_now(caller)
-        self._seats.look_again()
+        self._seats.begin_again()
         self.entity.connection.turns.soon(self.pump)  # later, so that the entity's other watchers run first
 
-    def take_back(self, messages: list[Item], *, first: bool = False) -> None:
-        """Give messages to waiting callers. Keep the rest for later callers, or release them.
+    def take_back(self, messages: list[Item], *, first: bool = False) -> Sequence[Item]:
+        """Give messages to waiting callers. Keep the rest for later callers, or release them. Return this rest.
 
         With ``first``, a caller had these messages already, so they are older than all messages in the buffer.
         """
         closed = self._state is InboxState.CLOSED
         left = messages if closed else self.callers.serve(messages)
         if not left:
-            return
+            return left
         if self.mode is ServiceBusReceiveMode.PEEK_LOCK:
             if first:
                 left = [*left, *self.buffer.empty()]  # without room for all, the newest messages are released
@@ -644,17 +585,18 @@ class Inbox(ABC, Generic[Item]):
             )
         else:
             self.buffer.put(left, first=first)  # these messages are deleted in the queue, so they cannot be released
+        return left
 
     def _space(self) -> int:
         """Return for how many more messages there is room in the buffer."""
-        room = max(0, self._capacity - len(self.buffer))
-        lingers = not self.callers and self.lingering.state(self._loop.time()) is InboxState.LINGERING
-        return max(room, self._still_coming) if lingers else room
+        if not self.callers and self.lingering.state(self._loop.time()) is InboxState.LINGERING:
+            return MAXIMUM_CREDIT  # most callers come back at once for what comes by credit that was left
+        return max(0, self._capacity - len(self.buffer))
 
     def give_back(self, messages: Sequence[Item]) -> None:
         """Release messages that no caller has received, without an increase of their delivery counts."""
         if messages:
-            self._release([message for message in messages if not self.has_ended(message)])
+            self._release(self.buffer.split(messages, self._clock.now())[0])
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -664,17 +606,17 @@ class Inbox(ABC, Generic[Item]):
         While callers wait, look soon whether the partitions can be reached, unless the receiver rests.
         """
         when = self._next_look()
-        if len(self.buffer) and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
+        if self.buffer and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
             when = min(when, self._loop.time() + max(0.0, self._kept_for(self.buffer.first_end)))
         if checks and self.callers:
             when = min(when, self._loop.time() + _CHECKING)
         timer = self._timer
         if timer is not None:
             if self._timer_at <= when < math.inf:
-                return  # the present timer fires early enough, and is set again after that
+                return  # it is set again when it fires
             timer.cancel()
-        self._timer_at = when
         self._timer = None if when == math.inf else self._loop.call_at(when, self._on_time)
+        self._timer_at = when
 
     def _next_look(self) -> float:
         """Return the time at which to look at partitions, or to withdraw credit."""
@@ -687,13 +629,10 @@ class Inbox(ABC, Generic[Item]):
             return
         if self._is_calm:
             self._set_timer(checks=False)
-            self.entity.connection.resting.rest(self.entity, self._on_turn)
+            self._rests = True
+            self.entity.connection.resting.rest(self.entity, self._look_after_calls)
         else:  # the time may have come for very many receivers at once
-            self.entity.connection.turns.soon(self._on_turn)
-
-    def _on_turn(self) -> None:
-        if self._state is not InboxState.CLOSED:
-            self._look_after_calls()
+            self.entity.connection.turns.soon(self._look_after_calls)
 
     @property
     def _is_calm(self) -> bool:
@@ -701,22 +640,17 @@ class Inbox(ABC, Generic[Item]):
 
         Without callers there may be credit to withdraw.
         """
-        if not self.callers or len(self.buffer) or self.callers.awaited:
+        if not self.callers or self.buffer or self.callers.awaited:
             return False
-        return self._next_look() > self._loop.time() and not any(
-            source.troubled or not source.partition_client.connected for source in self._seats.sources
-        )
+        return self._next_look() > self._loop.time() and self._seats.are_in_reach
 
     def _look_after_calls(self) -> None:
         """Make the calls whose time has come, and pass over answers that are late from now on."""
-        self._on_look(self._loop.time())
-        self.callers.pass_over_late()
-        self._give_back_late()
-        self.pump()
-
-    def _on_look(self, now: float) -> None:
-        """Note that the time has come."""
-        self._seats.on_time(now)
+        if self._state is not InboxState.CLOSED:
+            self._seats.on_time(self._loop.time())
+            self.callers.pass_over_late()
+            self._give_back_late()
+            self.pump()
 
     def _clock_moved(self) -> None:
         """Ask the partitions again, or withdraw the credit if nothing is wanted from them."""
@@ -730,7 +664,7 @@ class Inbox(ABC, Generic[Item]):
 
     def _give_back_late(self) -> None:
         """Release messages that were kept for too long."""
-        if not len(self.buffer) or self.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
+        if not self.buffer or self.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
             return
         now = self._clock.now()
         late = self.buffer.take_until(now - self._kept_for(now) + 0.001)  # these locks end too soon
@@ -749,33 +683,24 @@ class Inbox(ABC, Generic[Item]):
             return
         self._close()
         self.take_back(self.buffer.empty())
-        await self.entity.connection.turns.take()  # very many receivers may be closed at once
         await self._seats.aclose()
-        await self._given_back()
-
-    async def _given_back(self) -> None:
-        """Wait until what was given back is in the partitions."""
-        for partition_client in {self.entity.partition_client(number) for number in self.entity.numbers}:
-            await partition_client.given_back()
+        self._sit(self._seats.parted())
+        await self.entity.given_back()
 
     def _close(self) -> None:
         """Stop everything that makes calls, and tell the callers."""
         self._state = InboxState.CLOSED
-        self._end_drain()
+        self._application.end_drain()
         self._ended_moving()
-        self.entity.watchers.discard(self._entity_changed)
-        self.entity.connection.resting.leave(self.entity, self._on_turn)
+        self.entity.watchers.discard(self)
+        self.entity.connection.resting.leave(self.entity, self._look_after_calls)
         if self._timer is not None:
             self._timer.cancel()
-        self.callers.fail(_closed_error())
+        self.callers.close()
 
     def leave(self) -> None:
         """Stop receiving at once. What the receiver has returns when its locks end, or with the session."""
         if self._state is not InboxState.CLOSED:
             self._close()
             self._seats.leave()
-
-
-def _closed_error() -> ServiceBusError:
-    """Return the error for a call that waits at a receiver when it is closed."""
-    return ServiceBusError("The receiver was closed.", outcome=Outcome.NEVER_SENT, is_transient=False)
+            self._sit(self._seats.parted())

@@ -93,9 +93,11 @@ class Peeking:
 class Peekings:
     """The positions of a receiver that peeks: in the whole entity, and in single sessions."""
 
+    __slots__ = ("_by_session", "_last", "_side")
+
     def __init__(self, side: SidePrefix) -> None:
         self._side: SidePrefix = side
-        self._by_session: dict[str | None, Peeking] = {}
+        self._by_session: dict[str | None, Peeking] | None = None
         self._last: dict[int, str] = {}
         """The last received message of each partition since the last peek: a mapping from the base to the name."""
 
@@ -111,6 +113,8 @@ class Peekings:
 
         With ``own``, the receiver receives from this session or entity.
         """
+        if self._by_session is None:
+            self._by_session = {}
         peeking = self._by_session.pop(session, None) or Peeking(entity, self._side, session)
         if self._last and own:
             peeking.passed(self._last)

@@ -190,7 +190,7 @@ class RenewalThread(LoopThread):
                 last = covered.last if longest is None else min(covered.last, now + longest)
                 leases[id(lock.lease)] = covered._replace(last=last)
         if leases:
-            self._stand_in.add(leases.values())
+            self._stand_in.add(leases.values(), now)
 
     def _for_process(self, lock: _RenewedLease) -> HeldLock:
         seconds = lock.entity.record.settings.lock_duration / 1000

@@ -71,6 +71,10 @@ class Rotation:
         """Whether the receiver is at all partitions."""
         return len(self.seats) == self._count
 
+    def has_to_seat(self, place: int) -> bool:
+        """Return whether a partition has messages and no seat."""
+        return place in self._found
+
     def found(self, places: Iterable[int]) -> None:
         """Note that these partitions may have messages."""
         for place in places:

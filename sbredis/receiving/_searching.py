@@ -4,8 +4,12 @@ All receivers of a client that want the same from an entity share a search. A re
 are being read takes part in the next one, because this one may have read a partition too early.
 
 A partition of an entity that has many calls receivers itself, when something becomes ready and no receiver is there.
-Receivers that wait hear these calls. A call may be lost, so they also search when a channel is confirmed, and now and
-then, all of them together.
+Receivers that wait hear these calls. A call may be lost, so the partitions are also read for all of them together when
+a channel is confirmed, and now and then.
+
+There may be very many of these receivers, and a partition may have a single message. So a call is told to two of them,
+and a receiver that finds more in the partition than it wants tells two others: as many come as the messages need.
+One that wants nothing any more before it has asked passes the partition on.
 """
 
 from __future__ import annotations
@@ -14,27 +18,34 @@ import asyncio
 import math
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from enum import Enum, auto
 from functools import partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from sbredis.client import PartitionCalls
 from sbredis.engine import find_ready
 from sbredis.exceptions import ServiceBusError
+from sbredis.receiving._asking import AskedSource
 
 if TYPE_CHECKING:
     from sbredis.client import Entity
     from sbredis.engine import Request
+    from sbredis.receiving._rotation import Rotation
     from sbredis.receiving._seats import Seats
 
-__all__ = ["SEARCH_TABLE", "PartitionSearch", "SearchEvent", "SearchState", "SeatSearch", "search_of"]
+__all__ = ["PartitionSearch", "SeatSearch", "search_of"]
 
 _PAUSES: Final = 0.005, 0.5
-"""The first and the longest pause between two searches of a receiver that waits. Each pause is twice the last one."""
+"""The first and the longest pause between two searches of a receiver that waits. Each pause is twice the last one.
+
+While partitions were found that were not asked yet, the pause is the longest one.
+"""
 _LONG_PAUSE: Final = 10.0
-"""The pause if partitions can call the receiver."""
-_HURRIED: Final = 0.2
-"""The part of ``Timings.late`` after which a search is late for a caller whose time is over."""
+"""The pause if partitions can call receivers."""
+_TOLD: Final = 2
+"""The number of receivers that are told of a partition. If one of them leaves meanwhile, the other one goes there."""
+_LOOKED_AT: Final = 32
+"""The largest number of receivers that are asked for that whether they are free."""
 
 
 def search_of(entity: Entity, source: str) -> PartitionSearch:
@@ -68,22 +79,29 @@ class PartitionSearch:
         self._id = ""
         """The entity that these requests are for."""
         self._hearers: dict[SeatSearch, None] = {}
-        """The receivers that hear calls."""
+        """The receivers that hear calls and want something, those that were told of one last at the end."""
+        self._idle: dict[SeatSearch, None] = {}
+        """The receivers that hear calls and want nothing now."""
+        self._left_over: set[int] = set()
+        """Partitions that receivers were told of, which have not asked them and want nothing any more."""
         self._calls: PartitionCalls | None = None
         self._heard_id = ""
         """The entity whose calls are heard."""
-        self.next_at = -math.inf
-        """The time of the loop at which receivers that hear calls search again. It is the same for all of them, so that
-        they share the search.
-        """
+        self._joint: asyncio.TimerHandle | None = None
+        """Reads the partitions for the receivers that hear calls, again and again."""
+        self._jointly = self._jointly_next = False
+        """Whether the search under way, and the next one, is for all receivers that hear calls."""
 
     def begin(self, searcher: SeatSearch) -> None:
         """Let a receiver take part in the next search. It begins in the next turn of the event loop, or after the one
         under way.
         """
-        if not self._next and not self._missing:
-            self._loop.call_soon(self._begin)
+        self._begin_soon()
         self._next[searcher] = None
+
+    def _begin_soon(self) -> None:
+        if not (self._next or self._jointly_next or self._missing):
+            self._loop.call_soon(self._begin)
 
     def expects(self, searcher: SeatSearch) -> bool:
         """Return whether a receiver takes part in the next search."""
@@ -105,37 +123,116 @@ class PartitionSearch:
         """Whether the calls of all partitions are heard."""
         return self._calls is not None and self._calls.heard
 
+    def is_heard_by(self, searcher: SeatSearch) -> bool:
+        """Return whether a receiver hears the calls of all partitions."""
+        return (searcher in self._hearers or searcher in self._idle) and self.hears
+
     def hear(self, searcher: SeatSearch) -> None:
-        """Let a receiver hear the calls of partitions."""
+        """Let a receiver that wants something hear the calls of partitions."""
+        self._idle.pop(searcher, None)
         self._hearers[searcher] = None
         self.follow()
+        self._take_left_over(searcher)
+
+    def wants(self, searcher: SeatSearch, *, something: bool) -> None:
+        """Note whether a receiver wants something. The others are told of a partition only if none does."""
+        before, after = (self._idle, self._hearers) if something else (self._hearers, self._idle)
+        if searcher in before:
+            del before[searcher]
+            after[searcher] = None
+            if something:
+                self._take_left_over(searcher)
+            else:
+                self._pass_on(searcher)
 
     def follow(self) -> None:
         """Hear the calls of the entity that there is now, also if it was deleted and created again."""
         if self._calls is not None and self._heard_id != self._entity.record.id:
             self._calls.close()
             self._calls = None
-        if self._calls is None and self._hearers:
+        if self._calls is None and (self._hearers or self._idle):
             self._heard_id = self._entity.record.id
-            self._calls = PartitionCalls(self._entity, self.called, self.confirmed)
+            self._calls = PartitionCalls(self._entity, self.called, self._read_jointly, self._refused)
 
     def stop_hearing(self, searcher: SeatSearch) -> None:
         """Let a receiver hear no more calls."""
         self._hearers.pop(searcher, None)
-        if not self._hearers and self._calls is not None:
+        self._idle.pop(searcher, None)
+        self._pass_on(searcher)
+        if self._hearers or self._idle:
+            return
+        self._left_over.clear()
+        if self._calls is not None:
             self._calls.close()
             self._calls = None
+        if self._joint is not None:
+            self._joint.cancel()
+            self._joint = None
 
     def called(self, place: int, ready: frozenset[str]) -> None:
         """Handle the call of a partition."""
         if self._source in ready:
-            for searcher in list(self._hearers):
-                searcher.found(place)
+            self._tell(place, answered=True)
 
-    def confirmed(self) -> None:
-        """Handle a new subscription. Earlier calls may be lost."""
-        for searcher in self._hearers:
+    def has_more(self, place: int, finder: SeatSearch) -> None:
+        """Tell other receivers of a partition in which a receiver has found more than it wants."""
+        if self._goes_to_the_end(finder):
+            for searcher in self._free_for(place, finder):
+                self._told(searcher, place, answered=True)
+
+    def _tell(self, place: int, *, answered: bool) -> None:
+        """Tell some receivers that hear calls of a partition: free ones, or else others, which go there later."""
+        for searcher in self._free_for(place) or list(islice(chain(self._hearers, self._idle), _TOLD)):
+            self._told(searcher, place, answered=answered)
+
+    def _free_for(self, place: int, finder: SeatSearch | None = None) -> list[SeatSearch]:
+        looked_at = islice(self._hearers, _LOOKED_AT)
+        return list(islice((each for each in looked_at if each is not finder and each.seats.is_free_for(place)), _TOLD))
+
+    def _pass_on(self, searcher: SeatSearch) -> None:
+        """Tell others of the partitions that a receiver was told of, has not asked, and wants nothing of now."""
+        places, searcher.told = [place for place in searcher.told if searcher.seats.has_to_ask(place)], set()
+        for place in places:
+            if self._hearers:
+                self._tell(place, answered=True)
+            else:
+                self._left_over.add(place)
+
+    def _take_left_over(self, searcher: SeatSearch) -> None:
+        """Tell a receiver of the partitions that nobody wanted anything of."""
+        places, self._left_over = self._left_over, set()
+        for place in places:
+            self._told(searcher, place, answered=True)
+
+    def _told(self, searcher: SeatSearch, place: int, *, answered: bool) -> None:
+        searcher.told.add(place)
+        self._goes_to_the_end(searcher)
+        searcher.found(place, answered=answered)
+
+    def _goes_to_the_end(self, searcher: SeatSearch) -> bool:
+        """Let others be told first of the next call. Return whether the receiver hears calls."""
+        for hearers in (self._hearers, self._idle):
+            if searcher in hearers:
+                hearers[searcher] = hearers.pop(searcher)
+                return True
+        return False
+
+    def _refused(self) -> None:
+        """Note that calls cannot be heard any more. Each receiver searches by itself from now on."""
+        for searcher in chain(self._hearers, self._idle):
             self.begin(searcher)
+
+    def _read_jointly(self) -> None:
+        """Read the partitions for all receivers that hear calls. Earlier calls may be lost."""
+        if self._joint is not None:
+            self._joint.cancel()
+        self._joint = None
+        if not (self._hearers or self._idle) or self._connection.closed:
+            return
+        self._joint = self._loop.call_later(_LONG_PAUSE, self._read_jointly)
+        if self.hears:
+            self._begin_soon()
+            self._jointly_next = True
 
     # -- a search ------------------------------------------------------------------------------------------------------
 
@@ -143,9 +240,8 @@ class PartitionSearch:
         if self._missing:  # a search has begun since this was planned
             return
         self._searchers, self._next = self._next, {}
-        if self._searchers and self._loop.time() >= self.next_at:
-            self._searchers |= self._hearers  # it is time for all of them
-        if not self._searchers or self._connection.closed:
+        self._jointly, self._jointly_next = self._jointly_next, False
+        if not (self._searchers or self._jointly) or self._connection.closed:
             return
         self._number += 1
         self._answered, self._missing = False, set(range(len(self._entity.numbers)))
@@ -159,39 +255,28 @@ class PartitionSearch:
     def _read(self, search: int, place: int, number: int) -> None:
         request = self._request(number)
 
-        def answered(reply: object) -> None:
+        def answered(_: object, reply: object) -> None:
             try:
                 ready = request.result(reply)
             except ServiceBusError:
                 ready = None
             self._take(search, place, ready=ready)
 
-        def failed(rest: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-            self._connection.start(self._read_again(rest, answered))
+        def failed(call: Any, failure: Any) -> None:
+            self._connection.start(self._read_again(partial(transport.finish, call, failure), answered))
 
         timeout, transport = self._connection.timings.answering, self._connection.transport
-        if not transport.begin(
-            request.script,
-            request.keys,
-            request.arguments,
-            timeout=timeout,
-            repeatable=True,
-            written=None,
-            answered=answered,
-            failed=failed,
-        ):
-            failed(
-                partial(
-                    transport.call, request.script, request.keys, request.arguments, timeout=timeout, repeatable=True
-                )
-            )
+        called = request.script, request.keys, request.arguments
+        if not transport.begin(*called, timeout=timeout, answered=answered, failed=failed, repeatable=True):
+            reading = partial(transport.call, *called, timeout=timeout, repeatable=True)
+            self._connection.start(self._read_again(reading, answered))
 
     async def _read_again(
-        self, rest: Callable[[], Coroutine[Any, Any, Any]], answered: Callable[[object], None]
+        self, reading: Callable[[], Coroutine[Any, Any, Any]], answered: Callable[[object, object], None]
     ) -> None:
         """Make further attempts. A partition that cannot be read has not answered when the search is late."""
         with suppress(ServiceBusError):
-            answered(await rest())
+            answered(None, await reading())
 
     def _request(self, number: int) -> Request[bool]:
         """Return the request to a partition."""
@@ -214,6 +299,8 @@ class PartitionSearch:
         if ready is not False:
             for searcher in list(self._searchers):
                 searcher.found(place)
+            if self._jointly:
+                self._tell(place, answered=True)
         if not self._missing:
             self._end()
 
@@ -231,79 +318,41 @@ class PartitionSearch:
             self._timer.cancel()
         missing, self._missing = self._missing, set()
         searchers, self._searchers = self._searchers, {}
-        if (now := self._loop.time()) >= self.next_at:
-            self.next_at = now + _LONG_PAUSE
-        if self._next:
+        if self._next or self._jointly_next:
             self._loop.call_soon(self._begin)
+        for place in missing if self._jointly else ():
+            self._tell(place, answered=False)
         for searcher in searchers:
             for place in missing:
                 searcher.found(place, answered=False)
             searcher.ended(answered=self._answered)
 
 
-class SearchState(Enum):
-    """The state of the searches of a receiver."""
-
-    RESTING = auto()
-    """No search is under way."""
-    ASKED = auto()
-    """A search was asked for that has not ended."""
-    LATE = auto()
-    """Its end is late."""
-
-
-class SearchEvent(Enum):
-    """An event that can change the state."""
-
-    ASK = auto()
-    """The receiver asks for a search, or takes part in one that it has asked for before."""
-    DELAY = auto()
-    """The search has taken too long."""
-    END = auto()
-    """The search ends, or the receiver leaves."""
-
-
-_S, _E = SearchState, SearchEvent
-SEARCH_TABLE: Final[dict[tuple[SearchState, SearchEvent], SearchState]] = {
-    (_S.RESTING, _E.ASK): _S.ASKED,
-    (_S.ASKED, _E.DELAY): _S.LATE,
-    (_S.ASKED, _E.END): _S.RESTING,
-    (_S.LATE, _E.END): _S.RESTING,
-}
-"""The transitions. An event without a row changes nothing."""
-
-
-class SeatSearch:
+class SeatSearch(AskedSource):
     """The searches of one receiver. For its callers, a search is a source of messages like a partition."""
 
-    def __init__(self, seats: Seats, entity: Entity, source: str) -> None:
-        self.partition_client = entity.partition_client(entity.numbers[0])
-        self.calls = 0
-        """The number of searches that have begun to read, including the one under way."""
-        self.state = SearchState.RESTING
+    def __init__(self, seats: Seats, entity: Entity, source: str, rotation: Rotation) -> None:
+        super().__init__(entity.partition_client(entity.numbers[0]), entity.connection.timings.late)
+        self.rotation = rotation
+        """Decides at which partitions the receiver is."""
+        self.hot: dict[int, int] = {}
+        """The seats at partitions in which a search has found something and that have not answered since. Each has the
+        number of calls that were made before.
+        """
         self.has_answer: bool | None = None
         """Whether a partition has answered the last search that has ended."""
-        self.next_at = -math.inf
-        """The time of the loop at which a receiver that waits searches again."""
-        self._seats = seats
-        self._search = search_of(entity, source)
+        self.told: set[int] = set()
+        """The partitions of which this receiver was told, and few others, since it wants something."""
+        self._next_at = -math.inf
+        self.seats = seats
+        """The seats of the receiver."""
+        self.shared = search_of(entity, source)
+        """The search that it takes part in."""
         self._loop = asyncio.get_running_loop()
-        self._lateness = entity.connection.timings.late
-        self._asked_at, self._late_at = 0.0, math.inf
         self._pause = _PAUSES[0]
         """The pause after a search; 0 if it has found something."""
 
     # -- a source of messages ------------------------------------------------------------------------------------------
-
-    @property
-    def under_way(self) -> bool:
-        """Whether a search was asked for that has not ended."""
-        return self.state is not SearchState.RESTING
-
-    @property
-    def late(self) -> bool:
-        """Whether the end of the search is late."""
-        return self.state is SearchState.LATE
 
     @property
     def troubled(self) -> bool:
@@ -313,77 +362,54 @@ class SeatSearch:
     @property
     def may_answer(self) -> bool:
         """Whether an answer may still come, as far as the client knows, or was found and is not used yet."""
-        return self.under_way or self._seats.seeks
+        return self.under_way or self.seats.seeks
 
     @property
     def is_answered(self) -> bool:
         """Whether a partition has answered the search under way, or the last one."""
-        return self.has_answer is True or self._search.has_answer(self)
+        return self.has_answer is True or self.shared.has_answer(self)
 
     @property
-    def late_at(self) -> float:
-        """The time of the loop at which the search under way is late from then on."""
-        return self._late_at if self.state is SearchState.ASKED else math.inf
+    def next_at(self) -> float:
+        """The time of the loop at which a receiver that waits searches again; infinity if it hears calls."""
+        return math.inf if self.shared.is_heard_by(self) else self._next_at
 
     def ask_now(self) -> None:
         """Search for what the partitions have now. A search under way may have read them too early."""
-        self._happens(SearchEvent.ASK)
-        self._search.begin(self)
-
-    def _happens(self, event: SearchEvent) -> None:
-        before, self.state = self.state, SEARCH_TABLE.get((self.state, event), self.state)
-        if before is SearchState.RESTING and self.state is SearchState.ASKED:
-            self._asked_at = self._loop.time()
-            self._late_at = self._asked_at + self._lateness
+        self.begin_asking(self._loop.time())
+        self.shared.begin(self)
 
     def look_again(self) -> None:
         """Search again: something may have changed."""
-        self._search.follow()
-        self.next_at, self._pause = -math.inf, _PAUSES[0]
-
-    def hurry(self) -> None:
-        """Let the search be late sooner, because the time of a caller is over."""
-        self._late_at = min(self._late_at, self._asked_at + self._lateness * _HURRIED)
-
-    def on_time(self, now: float) -> None:
-        """Note that the search is late."""
-        if now >= self._late_at:
-            self._happens(SearchEvent.DELAY)
-
-    def hear(self) -> None:
-        """Hear the calls of partitions from now on."""
-        self._search.hear(self)
-
-    def stop_hearing(self) -> None:
-        """Hear the calls of partitions no more."""
-        self._search.stop_hearing(self)
+        self.shared.follow()
+        self._next_at, self._pause = -math.inf, _PAUSES[0]
 
     def leave(self) -> None:
         """Stop searching."""
-        self.stop_hearing()
-        self._search.leave(self)
-        self._happens(SearchEvent.END)
+        self.shared.stop_hearing(self)
+        self.shared.leave(self)
+        self.end_asking()
 
     # -- a part of the search that receivers share ---------------------------------------------------------------------
 
     def began(self) -> None:
         """Note that a search begins to read."""
-        self._happens(SearchEvent.ASK)
+        self.begin_asking(self._loop.time())
         self.calls += 1
 
     def found(self, place: int, *, answered: bool = True) -> None:
         """Note that a partition may have something: it has ``answered`` so, or not at all."""
         if answered:
             self._pause = 0.0
-        self._seats.found(place, answered=answered)
+        self.seats.found(place, answered=answered)
 
     def ended(self, *, answered: bool) -> None:
         """Note the end of a search. The next one comes after a pause, which grows while nothing is found."""
         first, longest = _PAUSES
         self.has_answer = answered
-        self._happens(SearchEvent.END)
-        if self._search.expects(self):
-            self._happens(SearchEvent.ASK)
-        self._pause = min(max(first, 2 * self._pause), longest)
-        self.next_at = self._search.next_at if self._search.hears else self._loop.time() + self._pause
-        self._seats.searched()
+        self.end_asking()
+        if self.shared.expects(self):
+            self.begin_asking(self._loop.time())
+        self._pause = longest if self.seats.seeks else min(max(first, 2 * self._pause), longest)
+        self._next_at = self._loop.time() + (_LONG_PAUSE if self.shared.hears else self._pause)
+        self.seats.searched()

@@ -24,13 +24,15 @@ lost           The lock is lost.
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import auto
 from typing import Final
+
+from sbredis._quick_enum import QuickEnum
 
 __all__ = ["PHASES", "SessionEvent", "SessionPhase", "phase_after"]
 
 
-class SessionPhase(Enum):
+class SessionPhase(QuickEnum):
     """What a receiver does with its session."""
 
     KEPT = auto()
@@ -53,7 +55,7 @@ class SessionPhase(Enum):
         return self in _RETURNING
 
 
-class SessionEvent(Enum):
+class SessionEvent(QuickEnum):
     """What happens to the session of a receiver."""
 
     LEAVE = auto()

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
-from weakref import WeakMethod
 
 from sbredis._quoting import quoted
 from sbredis.client import deadline_of
@@ -54,6 +53,8 @@ __all__ = [
     "require_reason",
 ]
 
+Ready = Callable[[float], Awaitable["Entity"]]
+"""Takes a deadline, and returns the entity of a receiver."""
 SettlementKind = Literal["complete", "abandon", "release", "interrupt", "defer", "dead_letter"]
 _MOST_BYTES = 64 * 1024
 _LONGEST_REASON = 4096
@@ -63,26 +64,26 @@ _MOST_SHOWN = 10
 class MessageSettler:
     """Settles the messages of one receiver, and renews their locks.
 
-    ``ready``, a method of the receiver, returns the entity. A receiver of a session first accepts its session, and
-    raises if the lock has ended.
+    Calls that may wait get ``ready``, a method of the receiver that returns the entity. A receiver of a session first
+    accepts its session, and raises if the lock has ended.
     """
 
-    def __init__(self, lookup: EntityLookup, ready: Callable[[float], Awaitable[Entity]]) -> None:
+    __slots__ = ("_lookup",)
+
+    def __init__(self, lookup: EntityLookup) -> None:
         self._lookup = lookup
-        self._ready = WeakMethod(ready)  # so a closed receiver is freed without the garbage collector
 
     def check(self, message: ServiceBusReceivedMessage, what: str) -> Hold:
         """Make all checks that need no call, in Azure's order. Return the hold of the message."""
         hold, lookup = require_lock(message, what), self._lookup
-        if lookup.closed or lookup.connection.closed:  # these checks are made for each message, so few calls are
-            lookup.check_open()
-        lease, now = hold.lease, lookup.connection.clock.now()
-        if lease is not None and lease.until <= now and lease.ended(now):
+        lookup.check_open()
+        if hold.lock_expired(lookup.connection.clock.now()):
             raise lock_ended(hold, lookup.name)
         return hold
 
     async def settle(
         self,
+        ready: Ready,
         kind: SettlementKind,
         message: ServiceBusReceivedMessage,
         timeout: float | None,
@@ -96,7 +97,7 @@ class MessageSettler:
         hold = self.check(message, kind)
         deadline = deadline_of(timeout)
         changes = changes_of(hold, modify, reason, description)
-        entity = await self._entity_of(hold, deadline)
+        entity = await self._entity_of(hold, ready, deadline)
         self.check(message, kind)  # again, because another task may have settled the message meanwhile
         link: PartitionClient = hold.reception.link
         await link.settling(kind).settle(hold, asyncio.get_running_loop(), deadline, changes, delay)
@@ -108,12 +109,22 @@ class MessageSettler:
     def begin(
         self, kind: SettlementKind, message: ServiceBusReceivedMessage, loop: asyncio.AbstractEventLoop, deadline: float
     ) -> asyncio.Future[None] | None:
-        """Queue a settlement. Return ``None`` if the settlement must first wait for the entity."""
-        hold = self.check(message, kind)
-        link: PartitionClient = hold.reception.link
-        return link.settling(kind).settle(hold, loop, deadline) if link.entity is self._lookup.found else None
+        """Queue a settlement. Return ``None`` if it must wait first or is refused: :meth:`settle` does the rest."""
+        if type(message) is not ServiceBusReceivedMessage:
+            return None
+        hold, lookup = hold_of(message), self._lookup
+        lease, reception = hold.lease, hold.reception
+        link = reception.link
+        if lease is None or link is None or link.entity is not lookup.found:
+            return None
+        if hold.settled or reception.peeked or reception.mode is not ServiceBusReceiveMode.PEEK_LOCK:
+            return None
+        if lookup.closed or lookup.connection.closed or lease.until <= lookup.connection.clock.now():
+            return None
+        settlement: asyncio.Future[None] = link.settling(kind).settle(hold, loop, deadline)
+        return settlement
 
-    async def complete_all(self, listed: list[ServiceBusReceivedMessage], deadline: float) -> None:
+    async def complete_all(self, ready: Ready, listed: list[ServiceBusReceivedMessage], deadline: float) -> None:
         """Settle messages as done, with one call for each partition. Raise if locks have ended."""
         live, lost = self._live_and_lost(listed)
         if not listed:
@@ -122,7 +133,7 @@ class MessageSettler:
         holds = [*live, *lost] if lost else live
         if entity is None or any([hold.reception.link.entity is not entity for hold in holds]):  # noqa: C419 -- faster
             for hold in holds:
-                _ = await self._entity_of(hold, deadline)
+                _ = await self._entity_of(hold, ready, deadline)
             live, lost = self._live_and_lost(listed)  # another task may have settled a message meanwhile
         lost += await _complete(live, deadline)
         if lost:
@@ -143,7 +154,7 @@ class MessageSettler:
             raise MessageAlreadySettled("A message is in the list twice, but can be settled only once. Name it once.")
         return live, lost
 
-    async def renew(self, message: ServiceBusReceivedMessage, deadline: float) -> datetime:
+    async def renew(self, ready: Ready, message: ServiceBusReceivedMessage, deadline: float) -> datetime:
         """Lock a message for the full duration from now on. Return the time when the lock ends."""
         hold = self.check(message, "renew")
         if hold.session is not None:
@@ -151,7 +162,7 @@ class MessageSettler:
                 "Renewing message lock is an invalid operation when working with sessions. Renew the lock of the "
                 "session."
             )
-        await self._entity_of(hold, deadline)
+        await self._entity_of(hold, ready, deadline)
         try:
             await renewal(hold, deadline)
         except MessageLockLostError:
@@ -163,9 +174,7 @@ class MessageSettler:
             raise MessageAlreadySettled
         return until
 
-    async def _entity_of(self, hold: Hold, deadline: float) -> Entity:
-        ready = self._ready()
-        assert ready is not None  # the caller is a method of the receiver
+    async def _entity_of(self, hold: Hold, ready: Ready, deadline: float) -> Entity:
         entity = await ready(deadline)
         link: PartitionClient = hold.reception.link
         if link.entity is not entity:

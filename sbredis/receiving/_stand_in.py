@@ -10,8 +10,8 @@ renews a lock only when half of it has passed, so it does nothing while the thre
 The process must not keep the locks of a program that is gone or stuck:
 
 - It ends when the pipe from the program is closed, or the program is no longer its parent.
-- The thread tells it regularly that the program is alive. The process renews nothing more when it has heard nothing for
-  the *patience* of the renewer.
+- The program tells it regularly that it is alive, and with each lock. The process renews nothing more when it has heard
+  nothing for the *patience* of the renewer.
 - Each lock has a last time at which it may be renewed.
 
 Times are those of the monotonic clock of the machine, which all processes share.
@@ -122,14 +122,13 @@ class StandIn:
         return max(lock.until - lock.duration / 2, self._pauses.get(lock.id, 0.0))
 
 
-def lines_of(locks: Sequence[CoveredLock], gone: Sequence[int], trusted: float | None) -> list[bytes]:
+def lines_of(locks: Sequence[CoveredLock], gone: Sequence[int], trusted: float) -> list[bytes]:
     """Return the lines that tell the process of locks, and of locks that are not held any more."""
     told: list[dict[str, Any]] = [
         {"locks": locks[first : first + _TOGETHER]} for first in range(0, len(locks), _TOGETHER)
     ]
     told += [{"gone": gone[first : first + 100]} for first in range(0, len(gone), 100)]
-    if trusted is not None:
-        told.append({"trusted": trusted})
+    told.append({"trusted": trusted})
     return [json.dumps(each, separators=(",", ":")).encode() + b"\n" for each in told]
 
 

@@ -59,6 +59,8 @@ class _ToldLock:
     held: HeldLock
     until: float
     """The end that the process was told."""
+    missed: bool = False
+    """Whether the last look at what the program holds has missed it."""
 
 
 class StandInProcess:
@@ -143,19 +145,25 @@ class StandInProcess:
         return _FIRST_WORD in said.splitlines()
 
     def hold(self, locks: Iterable[HeldLock], now: float) -> None:
-        """Tell the process of all locks that the program holds, and that the program is alive."""
+        """Tell the process of all locks that the program holds, and that the program is alive.
+
+        A lock is held no longer when two looks in a row have missed it: one look may begin before the lock is added,
+        and end after that.
+        """
         with self._busy:
             held = {id(each.lease): each for each in locks}
-            gone = [identity for identity in self._told if identity not in held]
+            gone = [identity for identity, told in self._told.items() if told.missed and identity not in held]
             over = [self._told.pop(identity) for identity in gone]
             for told in over:
                 told.held.lease.refresh = None
-            self._send(held, [told.number for told in over], now + self._patience)
+            for identity, told in self._told.items():
+                told.missed = identity not in held
+            self._send(held, [told.number for told in over], now)
 
-    def add(self, locks: Iterable[HeldLock]) -> None:
-        """Tell the process of more locks."""
+    def add(self, locks: Iterable[HeldLock], now: float) -> None:
+        """Tell the process of more locks, and that the program is alive."""
         with self._busy:
-            self._send({id(each.lease): each for each in locks}, [], None)
+            self._send({id(each.lease): each for each in locks}, [], now)
 
     def read(self) -> None:
         """Take over the ends of locks that the process has reported."""
@@ -209,7 +217,7 @@ class StandInProcess:
         if process is not None:
             _end(process)
 
-    def _send(self, held: Mapping[int, HeldLock], gone: list[int], trusted: float | None) -> None:
+    def _send(self, held: Mapping[int, HeldLock], gone: list[int], now: float) -> None:
         process = self._process
         if process is None or process.stdin is None:
             return
@@ -226,7 +234,7 @@ class StandInProcess:
             fresh.append(
                 CoveredLock(told.number, lock.entity, lock.number, lease.key, lock.duration, lease.until, last)
             )
-        self._unsent += b"".join(lines_of(fresh, gone, trusted))
+        self._unsent += b"".join(lines_of(fresh, gone, now + self._patience))
         self._flush(process)
 
     def _flush(self, process: subprocess.Popen[bytes]) -> None:

@@ -53,8 +53,9 @@ async def _stand_in() -> None:
             _tell(locks.renewed(together, answer.until, answer.ended))
         changed.set()
 
-    hearing, connecting = loop.create_task(hear()), loop.create_task(connect())
+    hearing = loop.create_task(hear())
     hearing.add_done_callback(lambda _: changed.set())
+    await connect()  # this can take longer than a short lock
     _tell(())  # the program waits for a line
     while not hearing.done() and os.getppid() == parent:
         changed.clear()
@@ -63,7 +64,6 @@ async def _stand_in() -> None:
             tasks.add(task)
             task.add_done_callback(tasks.discard)
         await wait_until(changed, loop.time() + locks.wait(connection.clock.now()))
-    connecting.cancel()
 
 
 def _tell(news: Sequence[LockNews]) -> None:

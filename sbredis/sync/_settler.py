@@ -26,9 +26,9 @@ class ServiceBusSettler(Facade[aio.ServiceBusSettler]):
     a message, or :attr:`ServiceBusSession.lock_token`, as a UUID or as text. A token is valid as long as the lock
     holds, also after renewals, in every process and on every machine. Nobody needs to call the server for it first.
 
-    A text that is not a lock token, or belongs to another sub-queue or to a partition that the entity does not have,
-    raises :class:`ValueError`, and changes nothing. The broker decides whether the lock still holds. If the lock is
-    lost, or is one of another entity, the call raises :class:`~sbredis.exceptions.MessageLockLostError` or
+    A text that is not a lock token, or belongs to another sub-queue, raises :class:`ValueError`, and changes nothing.
+    The broker decides whether the lock still holds. If the lock is lost, or is one of another entity or of an entity
+    that was deleted, the call raises :class:`~sbredis.exceptions.MessageLockLostError` or
     :class:`~sbredis.exceptions.SessionLockLostError`. All calls may be made concurrently.
 
     Several threads may use the settler at the same time.

@@ -63,6 +63,7 @@ class Gate:
         self.shut = False
         self.fates: deque[Fate] = deque()
         self.arrived: list[HeldCall] = []
+        self._arrival = asyncio.Event()
         self.waiting: deque[HeldCall] = deque()
 
     def __enter__(self) -> Self:
@@ -87,16 +88,20 @@ class Gate:
 
     async def reached(self, count: int = 1) -> None:
         """Wait until this number of calls has reached the gate."""
-        deadline = asyncio.get_running_loop().time() + 60
-        while len(self.arrived) < count:
-            assert asyncio.get_running_loop().time() < deadline, f"{len(self.arrived)} calls have arrived, not {count}"
-            await asyncio.sleep(0)
+        try:
+            async with asyncio.timeout(60):
+                while len(self.arrived) < count:
+                    self._arrival.clear()
+                    await self._arrival.wait()
+        except TimeoutError:
+            raise AssertionError(f"{len(self.arrived)} calls have arrived, not {count}") from None
 
     async def _call(self, script: Script, keys: Any, arguments: Any = (), **options: Any) -> Any:
         if script.name != self._script:
             return await self._through(script, keys, arguments, **options)
         call = HeldCall(keys[0], arguments, options["timeout"])
         self.arrived.append(call)
+        self._arrival.set()
         fate = self.fates.popleft() if self.fates else "passes"
         if self.shut:
             self.waiting.append(call)

@@ -438,7 +438,7 @@ PLANTED = (
         file="workers/running/_call_states.py",
         right="(_S.SETTLED_CUT_OFF, _E.REFUSE): _to(_S.CUT_OFF)",
         wrong="(_S.SETTLED_CUT_OFF, _E.REFUSE): _to(_S.OPEN)",
-        test="tests/workers/test_call_states.py::test_a_refused_settlement_leads_back_to_the_state_before",
+        test="tests/workers/test_call_states.py::test_each_answer_follows_from_the_history",
     ),
     Planted(
         "a settlement outlives its lock",
@@ -598,20 +598,20 @@ PLANTED = (
     Planted(
         "no call is woken for the jobs that another one leaves",
         file="sbredis/client/_lane.py",
-        right="        if self.gathering:\n            self._wake()",
+        right="        if self.gathering.futures:\n            self._wake()",
         wrong="        if not jobs:\n            self._wake()",
         test="tests/aio/test_coalescing.py::test_a_second_call_takes_what_the_first_one_leaves",
     ),
     Planted(
         "the second call of a lane takes ordered jobs too",
         file="sbredis/client/_lane.py",
-        right="len(jobs), pipeline is self._pipelines[0]",
-        wrong="len(jobs), True",
+        right="len(jobs.futures), pipeline is self._pipelines[0]",
+        wrong="len(jobs.futures), True",
         test="tests/client/test_lane_machine.py::test_each_caller_gets_the_outcome_of_its_messages",
     ),
     Planted(
         "a job that does not fit goes to the end of the queue",
-        file="sbredis/client/_jobs.py",
+        file="sbredis/client/_lane.py",
         right="getattr(self, name)[:0] = getattr(jobs, name)",
         wrong="getattr(self, name).extend(getattr(jobs, name))",
         test="tests/client/test_jobs.py::test_jobs_are_taken_and_put_back_in_their_order",
@@ -639,7 +639,7 @@ PLANTED = (
     ),
     Planted(
         "a call that is made uses no number",
-        file="sbredis/client/_pipeline.py",
+        file="sbredis/client/_lane.py",
         right="        self._number += 1\n        return request",
         wrong="        return request",
         test="tests/client/test_lane_machine.py::test_each_caller_gets_the_outcome_of_its_messages",
@@ -653,8 +653,8 @@ PLANTED = (
     ),
     Planted(
         "a lane stops although jobs wait",
-        file="sbredis/client/_pipeline.py",
-        right="if self._lane.gathering:",
+        file="sbredis/client/_lane.py",
+        right="if self._lane.gathering.futures:",
         wrong="if len(self._lane.gathering) > 1:",
         test="tests/client/test_lane_machine.py::test_each_caller_gets_the_outcome_of_its_messages",
     ),
@@ -664,6 +664,13 @@ PLANTED = (
         right="            if not pipeline.busy:\n",
         wrong="            if pipeline is self._pipelines[0] or not pipeline.busy:\n",
         test="tests/client/test_lane_machine.py::test_each_caller_gets_the_outcome_of_its_messages",
+    ),
+    Planted(
+        "a call whose time was over gets its reply, too",
+        file="sbredis/transport/_wire.py",
+        right="        call.answered = None\n        call.failed(call, failure)",
+        wrong="        call.failed(call, failure)",
+        test="tests/transport/test_wire.py::test_a_call_without_a_future_ends_once",
     ),
     Planted(
         "a late caller of a call under way hears that it was never sent",
@@ -685,6 +692,43 @@ PLANTED = (
         right="        self.unanswered(jobs)\n        jobs.clear()\n\n    def fail_displaced",
         wrong="        jobs.clear()\n\n    def fail_displaced",
         test="tests/client/test_lane_machine.py::test_each_caller_gets_the_outcome_of_its_messages",
+    ),
+    Planted(
+        "a pause after a failure has no end",
+        file="sbredis/receiving/_asking.py",
+        right="AskingState.LATE if asked else AskingState.RESTING, math.inf",
+        wrong="AskingState.LATE, math.inf",
+        test="tests/receiving/test_asking.py::test_a_source_that_rests_may_be_paused_until_a_time",
+    ),
+    Planted(
+        "a partition counts as awake after a call that has failed",
+        file="sbredis/receiving/_credit.py",
+        right="            self._latest = None\n        self._restate()\n",
+        wrong="            self._latest = None\n",
+        test="tests/receiving/test_credit.py::test_what_a_partition_may_still_do_is_known_after_each_event",
+    ),
+    Planted(
+        "a call that declines counts as an answer",
+        file="sbredis/receiving/_credit.py",
+        right="asks = grant.now or grant.announced or grant.limit > grant.seen.messages",
+        wrong="asks = True",
+        test="tests/receiving/test_credit.py::test_only_a_reply_to_a_grant_that_asks_says_what_the_partition_has",
+    ),
+    Planted(
+        "a partition is told of callers without getting more credit",
+        file="sbredis/receiving/_credit_places.py",
+        right="waiting = left  # the partition",
+        wrong="pass  # the partition",
+        test="tests/receiving/test_credit_places.py::"
+        "test_a_partition_need_not_know_of_more_callers_before_it_gets_more_credit",
+    ),
+    Planted(
+        "a topic whose rules were read keeps its record",
+        file="sbredis/client/_entity.py",
+        right="self.adopt(replace(found), routing)  # a new object: callers",
+        wrong="self.adopt(found, routing)  # a new object: callers",
+        test="tests/aio/test_known_entities.py::"
+        "test_clients_that_wait_for_the_rules_of_a_topic_learn_that_others_have_read_them",
     ),
 )
 

@@ -13,12 +13,22 @@ import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver
 from sbredis.client import Clock, Entity, Timings
-from sbredis.engine import CallId, Counts, Lock, Outgoing, Partition, PartitionSettings, SidePrefix, perform
+from sbredis.engine import (
+    CallId,
+    Counts,
+    Lock,
+    Outgoing,
+    Partition,
+    PartitionSettings,
+    SidePrefix,
+    every_script,
+    perform,
+)
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of, moment, outgoing
 from sbredis.receiving._credit import CreditState
 from sbredis.receiving._credit_driver import CreditDriver
-from sbredis.transport import Transport
+from sbredis.transport import Transport, open_transport
 from tests.aio.diverting import divert
 from tests.engine.bench import Everything, everything
 from tests.engine.taking import first_token, receiving, run_of
@@ -36,11 +46,11 @@ __all__ = [
     "both",
     "exists",
     "in_memory",
+    "load_all_scripts",
     "new_queue",
     "on_servers",
     "queue_at",
     "receive_exactly",
-    "with_all_scripts",
 ]
 
 PARTITIONS = 3
@@ -246,7 +256,7 @@ class Queue:
         return {key: held for key, held in (await self.contents()).items() if not key.endswith(changing)}
 
     async def clear(self) -> None:
-        """Delete all messages in every state."""
+        """Delete all messages in every state. Close receivers before: they may hold some of these messages."""
         for partition in self.partitions:
             for key in partition.keys[1:6]:
                 await self.transport.command("DEL", key, key=key)
@@ -269,15 +279,19 @@ async def at_rest(*receivers: ServiceBusReceiver) -> None:
     await eventually(lambda: all(map(rests, sources)))
 
 
-def with_all_scripts(url: str) -> str:
-    """Return a connection string whose connections load all scripts in memory. Other servers get them at once anyway.
+_loaded: set[str] = set()
+
+
+async def load_all_scripts(url: str) -> None:
+    """Let servers in memory have all scripts: the first call loads them for all such servers of this process. Other
+    servers get them at once anyway.
 
     The tests stop calls and let them go on, in an order that they choose. A server that must load the script of a call
     first runs it later than the calls after it.
     """
-    if not url.startswith("memory:"):
-        return url
-    return f"{url}{'&' if '?' in url else '?'}scripts=all"
+    if url.startswith("memory:") and not _loaded:
+        async with await open_transport("memory://scripts?scripts=all", scripts=every_script()):
+            _loaded.add("memory")
 
 
 async def new_queue(
@@ -303,10 +317,9 @@ async def queue_at(
     **settings: Any,
 ) -> AsyncIterator[Queue]:
     """Create a queue. At the end, close its client and check that no task is left."""
+    await load_all_scripts(url)
     before = asyncio.all_tasks()
-    async with ServiceBusClient(
-        with_all_scripts(url), namespace="ns", slot_count=partitions, _clock=clock, _timings=timings
-    ) as client:
+    async with ServiceBusClient(url, namespace="ns", slot_count=partitions, _clock=clock, _timings=timings) as client:
         yield await new_queue(client, url, partitioned=partitioned, clock=clock, name=name, **settings)
     left = asyncio.all_tasks() - before
     assert not left, f"left behind: {left}"

@@ -34,23 +34,6 @@ def an_agenda(*places: VisitPlace, now: float = 0.0) -> Agenda:
     return agenda
 
 
-def test_a_place_is_visited_only_when_something_is_due() -> None:
-    agenda = an_agenda(A)
-    assert agenda.announced(A, 10.0)
-    assert agenda.next(4.0, 4.0) == Sleep(6.0)
-    assert agenda.next(10.0, 10.0) == Visit(A)
-    assert isinstance(agenda.next(10.0, 10.0), Sleep)
-
-
-def test_the_place_that_is_overdue_longest_is_visited_first() -> None:
-    agenda = an_agenda(A, B, C)
-    for place, at in ((A, 3.0), (B, 1.0), (C, 2.0)):
-        agenda.announced(place, at)
-    assert [agenda.next(5.0, 5.0), agenda.next(5.0, 5.0)] == [Visit(B), Visit(C)]
-    agenda.visit_done(B, None)
-    assert agenda.next(5.0, 5.0) == Visit(A)
-
-
 def test_a_busy_place_does_not_starve_the_others() -> None:
     agenda = an_agenda(A, B, C)
     for place in (A, B, C):
@@ -174,15 +157,6 @@ def test_many_slots_with_few_places_each_are_read_within_a_second() -> None:
     seen = reads_of(agenda)
     assert len(seen) == 256
     assert seen[-1][0] < 1.0
-
-
-def test_a_due_time_that_was_read_is_recorded() -> None:
-    agenda = Agenda(PACE)
-    agenda.set_entities({"a": [0], "b": [0]}, 0.0)
-    read = Read(0, ("a", "b"))
-    assert agenda.next(0.0, 0.0) == read
-    agenda.read_done(read, [3.0, None])
-    assert (agenda.due_at(A), agenda.due_at(B)) == (3.0, None)
 
 
 def test_only_a_slot_with_missed_announcements_is_read_again() -> None:
@@ -488,6 +462,7 @@ def apply(agenda: Agenda, world: World, kind: str, what: object, more: object) -
             pytest.fail(kind)
 
 
+@pytest.mark.long("it goes through half an hour of ten thousand entities")
 @pytest.mark.slow
 def test_ten_thousand_idle_entities_cost_less_than_one_call_a_second() -> None:
     """The calls are the reads of both agendas, the readings of the census, and the renewals of the roles."""

@@ -58,19 +58,6 @@ async def test_a_non_waiting_receive_registers_no_waiter(url: str, partitioned: 
         assert not queue.transport._listening._channels
 
 
-@pytest.mark.slow
-@both
-async def test_a_non_waiting_receive_finds_messages_without_a_wake(url: str, partitioned: bool) -> None:
-    """The call asks the partitions, so it does not depend on the wake."""
-    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
-        await queue.register_waiter(receiver)
-        for number in range(20):
-            await queue.send(str(number))
-            received = await receiver.receive_messages(2, 0)
-            assert bodies(received) == [str(number)]
-            await receiver.complete_messages(received)
-
-
 @both
 async def test_a_non_waiting_receive_does_not_reuse_the_answer_of_an_earlier_call(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
@@ -161,17 +148,6 @@ async def test_a_receiver_of_the_next_session_may_have_a_wait_time_of_zero(url: 
 
 
 @both
-async def test_the_first_message_is_returned_without_waiting_for_more(url: str, partitioned: bool) -> None:
-    """The call returns while calls to other partitions are still running or not yet made."""
-    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
-        waiting = asyncio.create_task(receiver.receive_messages(10, 20, gather=False))
-        await queue.wait_for_waiters(1)
-        (one, *_) = await queue.send("1", at=-1)
-        received = await waiting
-        assert [message.sequence_number for message in received] == [one]
-
-
-@both
 async def test_messages_of_the_same_reply_are_returned_with_the_first_message(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
         await queue.fill(5, at=0)
@@ -199,13 +175,3 @@ async def test_a_receive_with_gather_false_does_not_wait_for_unanswered_calls(ur
             assert len(await call) == 2
             assert gate.waiting
             gate.open()
-
-
-@both
-async def test_a_receive_with_gather_false_returns_prefetched_messages(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        await queue.send("1", "2", at=-1)
-        async with queue.receiver(prefetch_count=5) as receiver:
-            received = await receiver.receive_messages(10, 20, gather=False)
-            received += await receiver.receive_messages(10, 0)
-            assert bodies(received) == ["1", "2"]

@@ -19,7 +19,7 @@ from sbredis.maintenance._maintenance import DUTIES
 from sbredis.model import ServiceBusMessage
 from tests.aio.diverting import divert
 from tests.aio.gates import Gate
-from tests.aio.queues import Queue, in_memory, queue_at
+from tests.aio.queues import PARTITIONS, Queue, in_memory, queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -153,7 +153,7 @@ async def test_a_client_is_closed_during_maintenance_without_an_error_in_the_log
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The client is closed after each number of steps of the event loop after each call."""
-    async with ServiceBusAdministrationClient(url) as administration:
+    async with ServiceBusAdministrationClient(url, slot_count=PARTITIONS) as administration:
         for name in ("one", "two"):
             await administration.create_topic(name)
             await administration.create_subscription(name, "s")
@@ -177,7 +177,7 @@ async def test_a_client_is_closed_during_maintenance_without_an_error_in_the_log
 async def test_a_client_is_closed_while_a_call_of_maintenance_is_held(
     url: str, script: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with ServiceBusAdministrationClient(url) as administration:
+    async with ServiceBusAdministrationClient(url, slot_count=PARTITIONS) as administration:
         await administration.create_topic("t")
         await administration.create_subscription("t", "s")
     client = ServiceBusClient(url, maintenance=True)

@@ -26,6 +26,7 @@ from sbredis.exceptions import (
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage, hold_of
 from sbredis.receiving import RenewalThread
 from sbredis.servers import LocalServer
+from tests.aio.diverting import divert
 from tests.aio.queues import PATIENT, HandClock, Queue, both, in_memory, queue_at, receive_exactly
 from tests.waiting import eventually
 
@@ -205,27 +206,27 @@ async def test_locks_of_an_entity_that_was_deleted_are_lost(url: str) -> None:
 
 
 @in_memory
-async def test_failing_calls_are_made_again_until_the_locks_have_ended(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failing_calls_are_made_again_until_the_locks_have_ended(url: str) -> None:
     clock, holding = HandClock(), Holding()
     async with queue_at(url, clock=clock) as queue, holding.renewer(queue.client) as renewer:
         (message,) = await receive(queue, 1)
         holding.hold(message)
-        own, attempts = thread_of(renewer)._own, 0
+        await eventually(lambda: thread_of(renewer)._own._opened)
+        transport, attempts = thread_of(renewer)._own.transport, 0
+        through = transport.call
 
-        async def unreachable(*_: object) -> Any:
+        async def unreachable(*_: object, **__: object) -> Any:
             nonlocal attempts
             attempts += 1
             raise ServiceBusConnectionError("cut", is_transient=True)
 
-        with monkeypatch.context() as patched:
-            patched.setattr(own, "entity", unreachable)
-            clock.move(41)
-            await eventually(lambda: attempts >= 2)
-            assert holding.lost == []
+        divert(transport, unreachable)
+        clock.move(41)
+        await eventually(lambda: attempts >= 2)
+        assert holding.lost == []
+        divert(transport, through)
         await eventually(lambda: until(message) > clock.now() + 50)
-        monkeypatch.setattr(own, "entity", unreachable)
+        divert(transport, unreachable)
         before = attempts
         clock.move(41)
         await eventually(lambda: attempts > before)
@@ -418,8 +419,8 @@ async def test_a_process_that_does_not_begin_is_refused(server: LocalServer, mon
 async def test_what_other_modules_of_the_process_print_ends_neither_it_nor_the_renewals(
     server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    late = "import threading\nprint('hello')\nthreading.Timer(2, print, ['again'], {'flush': True}).start()\n"
-    (tmp_path / "sitecustomize.py").write_text(late)
+    says = "again = lambda: print('again', flush=True) or threading.Timer(1, again).start()"
+    (tmp_path / "sitecustomize.py").write_text(f"import threading\n{says}\nagain()\n")  # before it is ready, and after
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     async with queue_at(server.url) as queue, BackgroundLockRenewer(queue.client, list, stand_in=60) as renewer:
         first = stand_in_of(renewer)
@@ -429,6 +430,33 @@ async def test_what_other_modules_of_the_process_print_ends_neither_it_nor_the_r
         assert thread_of(renewer).is_alive()
 
 
+@pytest.mark.slow
+async def test_a_lock_that_is_covered_while_the_thread_looks_is_renewed_by_the_process(server: LocalServer) -> None:
+    """The look has begun before, so it misses the lock. The next one takes long, as if the thread did not run."""
+    looks, covered, over = threading.Event(), threading.Event(), threading.Event()
+
+    def held() -> list[Any]:
+        event = over if looks.is_set() else covered
+        looks.set()
+        event.wait()
+        return []
+
+    queue_there = queue_at(server.url, lock_duration=10 * LOCK * 1000)
+    async with queue_there as queue, BackgroundLockRenewer(queue.client, held, stand_in=60) as renewer:
+        try:
+            await asyncio.to_thread(looks.wait)
+            (message,) = await receive(queue, 1)  # its lock begins when the process is there
+            lease, first = hold_of(message).lease, until(message)
+            assert lease is not None
+            renewer.cover(message)
+            covered.set()
+            await eventually(lambda: not lease.ended(first), timeout=120)
+        finally:
+            covered.set()
+            over.set()
+
+
+@pytest.mark.long("it receives a thousand messages one by one")
 @pytest.mark.slow
 async def test_a_process_covers_many_locks_at_once(server: LocalServer) -> None:
     name = "q" * 200

@@ -12,7 +12,7 @@ import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusSender
 from sbredis.client import SendJob
-from sbredis.client._jobs import Jobs
+from sbredis.client._lane import Jobs
 from sbredis.client._send_lane import SendLane
 from sbredis.engine import Outgoing
 from sbredis.exceptions import (

@@ -199,7 +199,7 @@ def test_a_dropped_synchronous_client_warns_with_its_creation_line(url: str) -> 
     with pytest.warns(ResourceWarning, match="was not closed") as warned:
         let_go(held)
     assert [(each.filename, each.lineno) for each in warned] == [(__file__, line)]
-    thread.join(20)
+    thread.join(200)
     assert not thread.is_alive()
 
 

@@ -6,7 +6,8 @@ The tests run in an event loop whose time passes only by jumps (tests/workers/vi
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from sbredis.engine import MOST_SEATS, PartitionSettings
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.receiving import MessageInbox
-from tests.aio.gates import Gate
+from tests.aio.gates import Fate, Gate
 from tests.aio.queues import Calls, Queue, bodies, in_memory, queue_at
 from tests.aio.test_many_partitions import PARTITIONS, wide_queue
 from tests.waiting import eventually
@@ -36,6 +37,13 @@ def inbox_of(receiver: ServiceBusReceiver) -> MessageInbox:
     return inbox
 
 
+def seats_of(receiver: ServiceBusReceiver) -> list[int]:
+    """Return the indexes of the partitions that a receiver is at."""
+    search = inbox_of(receiver)._seats.search
+    assert search is not None
+    return search.rotation.seats
+
+
 def waiting(receiver: ServiceBusReceiver) -> asyncio.Task[list[ServiceBusReceivedMessage]]:
     return asyncio.create_task(receiver.receive_messages(1, 300))
 
@@ -45,7 +53,7 @@ async def settle_in(receiver: ServiceBusReceiver) -> None:
 
     def is_there() -> bool:
         search = receiver._inbox is not None and inbox_of(receiver)._seats.search
-        if not search or not search._search.hears or search.under_way:
+        if not search or not search.shared.hears or search.under_way:
             return False
         drivers = inbox_of(receiver).drivers
         return len(drivers) == MOST_SEATS and all(each.calls and not each.under_way for each in drivers)
@@ -55,7 +63,7 @@ async def settle_in(receiver: ServiceBusReceiver) -> None:
 
 async def send_away(queue: Queue, receiver: ServiceBusReceiver, text: str) -> None:
     """Send a message to the first partition that a receiver is not at."""
-    seats = inbox_of(receiver)._seats.rotation.seats
+    seats = seats_of(receiver)
     await queue.send(text, at=next(place for place in range(PARTITIONS) if place not in seats))
 
 
@@ -196,6 +204,53 @@ async def test_a_receiver_is_closed_in_time_if_a_partition_does_not_answer(
     assert "a receiver was closed without it" in caplog.text
 
 
+async def test_a_closed_receiver_gives_back_what_it_was_given_when_the_partition_answers_again(url: str) -> None:
+    """The answer with the message is lost, and then no call arrives for longer than the closing waits.
+
+    The client gives the message back when a call arrives again, long before its lock ends.
+    """
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    async with queue_at(url, lock_duration=300_000) as queue:
+        await queue.send("a")
+        receiver = queue.receiver()
+        with Gate(queue.client, "grant") as gate, loop.jumping(lambda _: None):
+            gate.fates.append("is not answered")
+            never: list[Fate] = ["never arrives"]
+            gate.fates.extend(never * 100_000)
+            task = waiting(receiver)
+            await eventually(lambda: queue.counts_are(0, 1), 10)
+            began = loop.time()
+            await receiver.close()
+            assert 4 < loop.time() - began < 6
+            assert await queue.counts_are(0, 1)
+            gate.fates.clear()
+            await eventually(lambda: queue.counts_are(1, 0), 20)
+            assert loop.time() - began < 30
+        with pytest.raises(ServiceBusError, match="closed"):
+            await task
+
+
+async def test_a_receiver_is_closed_in_time_if_no_partition_takes_back_its_stock(url: str) -> None:
+    """It waits for all partitions together, and the client goes on as long as the locks hold."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    async with queue_at(url, partitioned=True, partitions=4, lock_duration=300_000) as queue:
+        for at in range(4):
+            await queue.fill(3, at=at)
+        receiver = queue.receiver(prefetch_count=12)
+        assert len(await receiver.receive_messages(1, 60, gather=False)) == 1
+        await eventually(lambda: queue.counts_are(0, 12), 10)
+        with Gate(queue.client, "abandon") as gate:
+            gate.shut = True
+            with loop.jumping(lambda _: None):
+                began = loop.time()
+                await receiver.close()
+                assert 9 < loop.time() - began < 11
+            assert await queue.counts_are(0, 12)
+        await eventually(lambda: queue.counts_are(11, 1), 10)
+
+
 async def test_receivers_that_wait_search_together_now_and_then(url: str) -> None:
     async with wide_queue(url) as queue:
         receivers = [queue.receiver() for _ in range(30)]
@@ -212,3 +267,105 @@ async def test_receivers_that_wait_search_together_now_and_then(url: str) -> Non
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+
+
+@asynccontextmanager
+async def crowd(url: str) -> AsyncIterator[tuple[Queue, list[ServiceBusReceiver], int]]:
+    """Let some receivers of a client wait, and find a partition that none of them is at."""
+    async with wide_queue(url, partitions=120) as queue:
+        receivers = [queue.receiver() for _ in range(5)]
+        tasks = [waiting(receiver) for receiver in receivers]
+        for receiver in receivers:
+            await settle_in(receiver)
+        taken = {place for receiver in receivers for place in seats_of(receiver)}
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        yield queue, receivers, next(place for place in range(120) if place not in taken)
+
+
+async def test_a_call_of_a_partition_moves_only_two_of_many_receivers(url: str) -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    async with crowd(url) as (queue, receivers, away):
+        with loop.jumping(lambda _: None):
+            tasks = [waiting(receiver) for receiver in receivers]
+            await asyncio.sleep(1.5)
+            began = loop.time()
+            await queue.send("a", at=away)
+            done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            assert [bodies(task.result()) for task in done] == [["a"]]
+            assert loop.time() - began < 0.5
+            await asyncio.sleep(0.5)
+            assert sum(away in seats_of(receiver) for receiver in receivers) <= 2
+        for task in rest:
+            task.cancel()
+        await asyncio.wait(rest)
+
+
+async def test_as_many_receivers_go_to_a_partition_as_it_has_messages_for(url: str) -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    async with crowd(url) as (queue, receivers, away):
+        with loop.jumping(lambda _: None):
+            tasks = [waiting(receiver) for receiver in receivers]
+            await asyncio.sleep(1.5)
+            began = loop.time()
+            await queue.fill(len(tasks), at=away)
+            assert [len(messages) for messages in await asyncio.gather(*tasks)] == [1] * len(tasks)
+            assert loop.time() - began < 0.5
+
+
+async def settled(
+    receivers: list[ServiceBusReceiver], partitions: int
+) -> tuple[list[asyncio.Task[list[ServiceBusReceivedMessage]]], list[int]]:
+    """Return a waiting call of each receiver, and the partitions at which none of them has a seat."""
+    tasks = [waiting(receiver) for receiver in receivers]
+    for receiver in receivers:
+        await settle_in(receiver)
+    taken = {place for receiver in receivers for place in seats_of(receiver)}
+    return tasks, [place for place in range(partitions) if place not in taken]
+
+
+async def test_a_call_of_a_partition_reaches_the_receiver_that_waits_among_many_that_do_not(url: str) -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    async with wide_queue(url, partitions=256) as queue:
+        receivers = [queue.receiver() for _ in range(36)]
+        (*tasks, last), free = await settled(receivers, 256)
+        with loop.jumping(lambda _: None):
+            await asyncio.sleep(1.5)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await asyncio.sleep(0.1)
+            began = loop.time()
+            await queue.send("a", at=free[0])
+            assert bodies(await last) == ["a"]
+            assert loop.time() - began < 0.5
+
+
+async def test_others_are_told_of_a_partition_if_those_that_were_told_want_nothing_any_more(url: str) -> None:
+    """Two receivers are told, and leave before they ask. The third one goes there, although it waits only later."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    async with wide_queue(url, partitions=256) as queue:
+        receivers = [queue.receiver() for _ in range(3)]
+        (*tasks, last), free = await settled(receivers, 256)
+        away, further = free[:2]
+        [(source, search)] = queue.entity.searches.items()
+        seats = seats_of(receivers[2])
+        with loop.jumping(lambda _: None):
+            await asyncio.sleep(1.5)
+            for task in tasks:
+                task.cancel()
+            search.called(away, frozenset({source}))  # they do not know yet that they are cancelled
+            assert away not in seats
+            await eventually(lambda: away in seats)
+            last.cancel()
+            await asyncio.wait([*tasks, last])
+            search.called(further, frozenset({source}))
+            last = waiting(receivers[2])
+            await eventually(lambda: further in seats)
+        last.cancel()
+        await asyncio.wait((last,))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -25,6 +24,7 @@ from sbredis.transport._stream import _SocketStream
 from sbredis.transport._wire import Wire
 from tests.aio.gates import stored_bodies
 from tests.aio.queues import Queue, queue_at
+from tests.aio.test_given_once import stopped
 from tests.aio.test_lanes import changed
 from tests.aio.test_repeating import behind_scissors
 from tests.aio.test_sending import flat
@@ -57,13 +57,6 @@ def wire_of(queue: Queue) -> Wire:
     assert node is not None
     assert node.calls.wire is not None
     return node.calls.wire
-
-
-@contextmanager
-def unsent(queue: Queue) -> Iterator[None]:
-    """Drop what the client writes to the connection of the partition."""
-    with mock.patch.object(wire_of(queue)._stream, "write"):
-        yield
 
 
 async def idle_partition(queue: Queue) -> PartitionClient:
@@ -160,25 +153,23 @@ async def test_a_lane_that_is_dropped_during_its_call_completes_the_call(url: st
         await eventually(lambda: not lane.busy)
 
 
-async def test_closing_the_client_ends_the_call(url: str) -> None:
-    async with queue_at(url) as queue:
+async def test_closing_the_client_ends_the_call(server: LocalServer) -> None:
+    async with queue_at(server.url) as queue:
         partition = await idle_partition(queue)
-        with unsent(queue):
+        with stopped(server):
             future = submitted(partition, counting())
-        assert not is_idle(queue)
-        await queue.client.close()
-        with pytest.raises(ServiceBusConnectionError, match="closed") as raised:
-            await future
+            assert not is_idle(queue)
+            await queue.client.close()
+            with pytest.raises(ServiceBusConnectionError, match="closed") as raised:
+                await future
         assert raised.value.outcome is Outcome.UNKNOWN
 
 
-async def test_a_call_without_an_answer_ends_at_its_deadline(url: str) -> None:
-    async with queue_at(url) as queue:
+async def test_a_call_without_an_answer_ends_at_its_deadline(server: LocalServer) -> None:
+    async with queue_at(server.url) as queue:
         partition = await idle_partition(queue)
         job = counting()
         job.deadline = asyncio.get_running_loop().time() + 0.1
-        with unsent(queue):
-            future = submitted(partition, job)
-        with pytest.raises(OperationTimeoutError) as raised:
-            await future
+        with stopped(server), pytest.raises(OperationTimeoutError) as raised:
+            await submitted(partition, job)
         assert raised.value.outcome is Outcome.UNKNOWN

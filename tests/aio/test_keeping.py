@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -69,14 +70,18 @@ async def test_a_claim_counts_from_the_call_and_not_from_its_answer(url: str) ->
         assert hand.keeper.claim.until <= hand.asked[0] + 30.0
 
 
-@pytest.mark.parametrize("trouble", ["hangs", "fails"])
-async def test_a_role_ends_with_its_claim_if_no_renewal_is_answered(url: str, trouble: str) -> None:
+@pytest.mark.parametrize(("trouble", "reason"), [("hangs", "no answer came"), ("fails", "There is no way.")])
+async def test_a_role_ends_with_its_claim_if_no_renewal_is_answered(
+    url: str, trouble: str, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "sbredis.maintenance")
     async with keeping(url, 0.4) as hand:
         await hand.keeper.take()
         setattr(hand, trouble, True)
         await asyncio.wait_for(hand.keeper.keep(), 60)
         assert not hand.keeper.held
         assert not hand.keeper.standing.held
+    assert f"the claim to the role 'route' was not renewed: {reason}" in caplog.text
 
 
 async def test_a_client_in_doubt_asks_at_once_and_loses_a_role_that_another_one_has(url: str) -> None:

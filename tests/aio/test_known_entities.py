@@ -108,3 +108,13 @@ async def test_a_queue_is_not_forgotten_while_a_receiver_waits_or_has_a_message(
     await use_others(sbredis_bus, "z")
     del message, waiting, receiver
     await forgotten(known)
+
+
+async def test_clients_that_wait_for_the_rules_of_a_topic_learn_that_others_have_read_them(sbredis_bus: Bus) -> None:
+    """The record is the same as before, but they must not take it for one that nobody has read again."""
+    await sbredis_bus.create_topic("news")
+    until = asyncio.get_running_loop().time() + 60
+    entity = await sbredis_bus.client._connection.entity("news", until)
+    seen, before = entity.record, entity.routing
+    await asyncio.gather(entity.reload(seen, until), entity.reload(seen, until))
+    assert (before, entity.routing is None, entity.record) == (None, False, seen)

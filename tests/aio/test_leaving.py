@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import AbstractContextManager
 
 import pytest
 
 from sbredis.aio import AutoLockRenewer
-from sbredis.exceptions import MessageLockLostError, ServiceBusConnectionError, SessionLockLostError
-from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
-from sbredis.receiving import is_failed_delivery
+from sbredis.exceptions import MessageLockLostError, ServiceBusConnectionError, ServiceBusError, SessionLockLostError
+from sbredis.model import (
+    NEXT_AVAILABLE_SESSION,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+    ServiceBusSessionFilter,
+)
+from sbredis.receiving import Inbox, is_failed_delivery
 from tests.aio.gates import Gate
-from tests.aio.queues import HandClock, bodies, both, queue_at, receive_exactly
-from tests.aio.session_queues import session_queue_at
+from tests.aio.queues import HandClock, bodies, both, in_memory, queue_at, receive_exactly
+from tests.aio.session_queues import session_queue_at, steps
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -279,3 +286,69 @@ async def test_a_dead_letter_and_a_deferred_message_can_be_released(url: str, pa
             await dead.release_message(two)
             (again,) = await dead.receive_messages(1, 60)
             assert (bodies([again]), again.delivery_count) == (["2"], two.delivery_count)
+
+
+@both
+async def test_a_closed_receiver_does_not_wait_for_the_collector_of_cycles(url: str, partitioned: bool) -> None:
+    """Workers open and close receivers of sessions by the thousand."""
+
+    def inboxes() -> int:
+        return sum(isinstance(each, Inbox) for each in gc.get_objects())
+
+    async with session_queue_at(url, partitioned=partitioned) as queue:
+        await queue.send_to("a", "1")
+        gc.collect()
+        gc.disable()
+        try:
+            before = inboxes()
+            async with queue.session("a") as receiver:
+                [message] = await receive_exactly(receiver, 1)
+                assert inboxes() == before + 1
+                await receiver.complete_message(message)
+            del receiver, message
+            await eventually(lambda: inboxes() == before)
+        finally:
+            gc.enable()
+
+
+@in_memory
+@pytest.mark.parametrize("name", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
+async def test_a_receiver_that_is_closed_while_it_accepts_its_session_says_so(
+    url: str, name: str | ServiceBusSessionFilter
+) -> None:
+    """It is closed after each number of steps of the event loop."""
+    async with session_queue_at(url) as queue:
+        await queue.send_to("a", "1")
+        count, received = 0, False
+        while not received:
+            receiver = queue.session(name)
+            call = asyncio.ensure_future(receiver.receive_messages(1, 60))
+            await steps(count)
+            received = call.done()
+            await receiver.close()
+            await asyncio.wait((call,))
+            if (error := call.exception()) is not None:
+                assert "closed" in str(error)
+                assert isinstance(error, (ValueError, ServiceBusError))
+            count += 1
+        await eventually(queue.is_unused)
+
+
+@in_memory
+async def test_a_call_whose_messages_come_too_late_does_not_ask_again_at_a_closed_receiver(url: str) -> None:
+    """The lock ends, and the receiver is closed, between the arrival of a message and the end of the call."""
+    clock = HandClock()
+    async with session_queue_at(url, clock=clock, lock_duration=30_000) as queue, queue.session("a") as receiver:
+        call = asyncio.ensure_future(receiver.receive_messages(1, 900))
+        await eventually(lambda: receiver._inbox is not None and receiver._inbox.callers)
+        assert receiver._inbox is not None
+        (waiting,) = receiver._inbox.callers
+        sending = asyncio.ensure_future(queue.send_to("a", "1"))
+        while not waiting.got:  # noqa: ASYNC110 -- it looks after each turn of the loop
+            await asyncio.sleep(0)
+        assert not call.done()
+        clock.move(31)
+        await receiver.close()
+        with pytest.raises(ServiceBusError, match="The receiver was closed"):
+            await asyncio.wait_for(call, 60)
+        await sending

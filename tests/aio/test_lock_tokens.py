@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -26,6 +27,8 @@ from sbredis.exceptions import (
     MessageLockLostError,
     MessageNotFoundError,
     MessagingEntityNotFoundError,
+    Outcome,
+    ServiceBusError,
     SessionLockLostError,
 )
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
@@ -34,7 +37,6 @@ from sbredis.transport import key_slot
 from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at, receive_exactly
 from tests.aio.session_queues import session_queue_at
 from tests.aio.telemetry_listener import Listener, listener
-from tests.complaints import complaints
 from tools.repository import ROOT
 
 __all__ = ["listener"]
@@ -63,10 +65,12 @@ async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
     return message
 
 
-async def refused(queue: Queue, other: ServiceBusClient, done: Awaitable[Any], text: str) -> ValueError:
-    """Check that a call raises ValueError, runs no script except ``read_entity``, and changes nothing."""
+async def refused(
+    queue: Queue, other: ServiceBusClient, done: Awaitable[Any], text: str, error: type[Exception] = ValueError
+) -> Exception:
+    """Check that a call raises an error, runs no script except ``read_entity``, and changes nothing."""
     before = await queue.stored()
-    with Calls(other._connection.transport) as calls, pytest.raises(ValueError, match=text) as raised:
+    with Calls(other._connection.transport) as calls, pytest.raises(error, match=text) as raised:
         await done
     assert set(calls.by_script) <= {"read_entity"}
     assert await queue.stored() == before
@@ -248,7 +252,7 @@ async def test_an_invalid_or_foreign_token_is_refused(url: str, way: str) -> Non
             assert error.__context__ is None
         parts = read_lock_token(token)
         elsewhere = parts._replace(partition=999).uuid()
-        await refused(queue, other, WAYS[way](settler, elsewhere), "does not belong to 'q'")
+        await refused(queue, other, WAYS[way](settler, elsewhere), "not one of 'q'", MessageLockLostError)
         await refused(queue, other, WAYS[way](settler, parts._replace(name="d1").uuid()), "it belongs to a dead letter")
         letters = other.get_settler("q/$DeadLetterQueue")
         await refused(queue, other, WAYS[way](letters, token), "that is not a dead letter")
@@ -277,6 +281,34 @@ async def test_a_token_with_one_changed_bit_settles_nothing(url: str, partitione
         assert {type(result) for result in results} == {ValueError, MessageLockLostError}
         assert (await queue.counts()).locked == 2
         await receiver.complete_messages([kept, other_lock])
+
+
+@in_memory
+@pytest.mark.parametrize("sessions", [False, True])
+async def test_a_lock_is_lost_with_the_partition_that_its_queue_has_left(url: str, sessions: bool) -> None:
+    """A settler that has known the old queue learns this by its first call."""
+    async with queue_at(url, partitioned=True, sessions=sessions) as queue, queue.other_client() as other:
+        numbers, name = queue.entity.numbers, queue.entity.name
+        tokens = [LockToken(new_token(), number, "1").uuid() for number in numbers]
+        lost = SessionLockLostError if sessions else MessageLockLostError
+        knew = other.get_settler(name)
+        await knew.peek_messages()
+        await queue.client._connection.namespace.delete_entity(name)
+        async with queue.other_client() as fresh:
+            await fresh.ensure_queue(name, requires_session=sessions, enable_partitioning=False)
+            (kept,) = (await fresh._connection.entity(name, math.inf)).numbers
+            left = [token for token in tokens if read_lock_token(token).partition != kept]
+            assert len(left) == len(tokens) - 1
+            with pytest.raises(MessagingEntityNotFoundError, match="created in other partitions"):
+                await knew.complete_message(left[0])
+            for client, settler in ((other, knew), (fresh, fresh.get_settler(name))):
+                for token in left:
+                    error = await refused(queue, client, settler.complete_message(token), "deleted", lost)
+                    assert isinstance(error, ServiceBusError)
+                    assert (error.outcome, error.entity) == (Outcome.REFUSED, name)
+                    if sessions:
+                        renewing = settler.renew_session_lock(token)
+                        await refused(queue, client, renewing, "deleted", SessionLockLostError)
 
 
 async def test_a_recreated_queue_accepts_only_the_tokens_of_its_own_messages(url: str) -> None:
@@ -506,59 +538,6 @@ async def test_a_failed_settler_call_leaves_a_failed_span(url: str, listener: Li
     kinds = ("complete", "abandon", "release", "defer", "dead_letter", "renew_message_lock")
     assert failed == {*(f"{kind} q" for kind in kinds), "complete missing"}
     assert not any(token in str(span.to_json()) for span in listener.all_spans)
-
-
-# -- another process ---------------------------------------------------------------------------------------------------
-
-SECOND = """
-import json, sys
-from sbredis import ServiceBusClient
-given = json.load(sys.stdin)
-with ServiceBusClient(sys.argv[1]) as client, client.get_settler("orders") as settler:
-    settler.renew_message_lock(given["message"])
-    settler.complete_message(given["message"])
-with ServiceBusClient(sys.argv[1]) as client, client.get_settler("payments") as settler:
-    state = settler.get_session_state(given["session"])
-    settler.set_session_state(given["session"], state + b" and counted there")
-    settler.complete_message(given["payment"])
-    settler.release_session(given["session"])
-"""
-
-
-@pytest.mark.everywhere("the partitions lie on several nodes")
-@on_servers
-async def test_another_process_settles_messages_that_this_process_received(url: str) -> None:
-    async with ServiceBusClient(url) as client:
-        await client.ensure_queue("orders")
-        await client.ensure_queue("payments", requires_session=True)
-        for queue in ("orders", "payments"):
-            async with client.get_sender(queue) as sender:
-                await sender.send_messages(ServiceBusMessage("a", session_id="ann" if queue == "payments" else None))
-        async with client.get_receiver("orders") as orders, client.get_receiver("payments", session_id="ann") as ann:
-            message, payment = await one(orders), await one(ann)
-            await ann.session.set_state("received here")
-            given = {
-                "message": str(message.lock_token),
-                "payment": str(payment.lock_token),
-                "session": str(ann.session.lock_token),
-            }
-            done = subprocess.run(  # noqa: ASYNC221  # nothing else shall happen meanwhile
-                [sys.executable, "-c", SECOND, url],
-                input=json.dumps(given),
-                cwd=ROOT,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=280,
-            )
-            assert (done.returncode, complaints(done.stderr)) == (0, "")
-            with pytest.raises(MessageLockLostError):
-                await orders.complete_message(message)
-        async with client.get_receiver("payments", session_id="ann") as ann:
-            assert await ann.session.get_state() == b"received here and counted there"
-            assert await ann.peek_messages() == []
-        async with client.get_receiver("orders") as orders:
-            assert await orders.peek_messages() == []
 
 
 # -- after the first process has ended ---------------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from sbredis.exceptions import MessageNotFoundError, MessagingEntityNotFoundErro
 from sbredis.maintenance import TopicPublisher
 from sbredis.maintenance import _publishing as aside
 from sbredis.maintenance import _publishing as publishing
-from sbredis.maintenance._maintenance import DUTIES
 from sbredis.maintenance._publishing import Unpublishable
 from sbredis.maintenance._routing import RoutingDuty
 from sbredis.maintenance._visiting import Visitor
@@ -168,98 +167,6 @@ async def test_a_scheduled_message_is_cancelled_by_its_sequence_number(url: str,
             await sender.cancel_scheduled_messages(numbers[3])
         assert await subject.take_bodies("one") == ["4"]
         assert await subject.scheduled() == 1
-
-
-@both
-async def test_a_message_that_is_already_due_is_published_immediately(url: str, partitioned: bool) -> None:
-    """The sender itself publishes the message, whether or not a client holds the role."""
-    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, subject.sender() as sender:
-        await sender.send_messages(ServiceBusMessage("x", scheduled_enqueue_time_utc=soon(-5)))
-        assert await subject.take_bodies("one") == ["x"]
-
-
-@pytest.mark.slow
-@both
-async def test_many_messages_that_are_due_together_are_each_published_once(url: str, partitioned: bool) -> None:
-    async with (
-        topic_at(url, {"one": None, "two": None}, partitioned=partitioned) as subject,
-        subject.sender() as sender,
-    ):
-        when = soon(1)
-        messages = [ServiceBusMessage(f"{number}", scheduled_enqueue_time_utc=when) for number in range(1200)]
-        await asyncio.gather(*(sender.send_messages(message) for message in messages))
-        async with maintained(subject), maintained(subject):
-            for name in ("one", "two"):
-                await subject.wait_for_count(name, 1200)
-                assert Counter(bodies(await subject.take_all(name))) == Counter(str(number) for number in range(1200))
-
-
-@in_memory
-@both
-async def test_moving_the_test_clock_publishes_a_scheduled_message(url: str, partitioned: bool) -> None:
-    clock = HandClock()
-    async with (
-        topic_at(url, {"one": None}, partitioned=partitioned, clock=clock, maintenance=True) as subject,
-        subject.sender() as sender,
-    ):
-        await sender.schedule_messages(ServiceBusMessage("x"), datetime.fromtimestamp(clock.utc() + 3600, UTC))
-        clock.move(3599)
-        assert await subject.take_bodies("one") == []
-        clock.move(2)
-        await subject.wait_for_count("one", 1)
-
-
-@pytest.mark.slow
-@both
-async def test_waiting_for_a_due_time_takes_almost_no_calls(url: str, partitioned: bool) -> None:
-    async with topic_at(url, {"one": None}, partitioned=partitioned, maintenance=True) as subject:
-        async with subject.sender() as sender:
-            await sender.schedule_messages(ServiceBusMessage("x"), soon(3600))
-        await wait_until_at_rest(subject.client)
-        with Calls(subject.client._connection.transport) as calls:
-            begun = loop_time()
-            await asyncio.sleep(1.2)
-        del calls.by_script["upcoming"], calls.by_script["calling"]  # each slot is read once after a role was taken
-        assert calls.by_script.total() <= len(DUTIES) * (1 + (loop_time() - begun) / 3)  # the client renews its roles
-
-
-@pytest.mark.slow
-@both
-async def test_an_unresponsive_topic_does_not_delay_other_topics(url: str, partitioned: bool) -> None:
-    """The client keeps the role and serves all other topics."""
-    async with topic_at(url, {"one": None}, partitioned=partitioned, partitions=6) as subject:
-        await subject.admin.create_topic("other")
-        await subject.admin.create_subscription("other", "one")
-        async with subject.sender() as sender, subject.client.get_topic_sender("other") as elsewhere:
-            queue = await subject.queue_of()
-            muted = {partition.keys[0] for partition in queue.partitions}
-            other = subject.other_client(maintenance=True)
-            await other._connection.open(loop_time() + 60)
-            await eventually(lambda: routing_of(other).visitor.at_rest)
-            transport = other._connection.transport
-            through, let = transport.call, asyncio.get_running_loop().create_future()
-
-            async def call(script: Any, keys: Any, *arguments: Any, **options: Any) -> Any:
-                if keys[0] in muted and not let.done():
-                    await asyncio.wait((let,), timeout=options.get("timeout"))
-                    if not let.done():
-                        raise ServiceBusConnectionError("There is no way.", outcome=Outcome.NEVER_SENT)
-                return await through(script, keys, *arguments, **options)
-
-            divert(transport, call)
-            try:
-                begun = loop_time()
-                await sender.schedule_messages(ServiceBusMessage("here"), soon(0.2))
-                await elsewhere.schedule_messages(ServiceBusMessage("there"), soon(0.2))
-                async with subject.client.get_subscription_receiver("other", "one") as receiver:
-                    assert bodies([await anext(receiver)]) == ["there"]
-                assert loop_time() - begun < 20
-                let.set_result(None)
-                await subject.wait_for_count("one", 1)
-            finally:
-                if not let.done():
-                    let.set_result(None)
-                await other.close()
 
 
 # -- messages that cannot be published ---------------------------------------------------------------------------------
@@ -483,72 +390,6 @@ async def test_judging_a_large_message_does_not_block_the_event_loop(url: str, m
 
 @pytest.mark.slow
 @both
-async def test_two_clients_share_the_role_and_one_takes_over_when_the_other_closes(url: str, partitioned: bool) -> None:
-    """The second client takes over immediately, without waiting for the end of the first claim."""
-    timings = replace(PATIENT, claiming=120.0)
-    async with (
-        topic_at(url, {"one": None}, partitioned=partitioned, timings=timings) as subject,
-        subject.sender() as sender,
-    ):
-        first = subject.other_client(maintenance=True)
-        await first._connection.open(loop_time() + 60)
-        await eventually(lambda: holds(first) == [True])
-        whole = {**shards_of(first)}
-        async with maintained(subject) as second:
-            await eventually(
-                lambda: shards_of(second) and shards_of(first).keys() ^ shards_of(second).keys() == whole.keys()
-            )
-            assert sorted((len(shards_of(first)), len(shards_of(second)))) == [len(whole) // 2, (len(whole) + 1) // 2]
-            assert all(fence > whole[shard] for shard, fence in shards_of(second).items())
-            await sender.schedule_messages(ServiceBusMessage("1"), soon(0.1))
-            await subject.wait_for_count("one", 1)
-            before = {**shards_of(first), **shards_of(second)}
-            left = {**shards_of(first)}
-            await first.close()
-            begun = loop_time()
-            await eventually(lambda: shards_of(second).keys() == whole.keys())
-            assert loop_time() - begun < 45
-            assert all(fence > before[shard] for shard, fence in shards_of(second).items() if shard in left)
-            await sender.schedule_messages(ServiceBusMessage("2"), soon(0.1))
-            await subject.wait_for_count("one", 2)
-        assert await subject.take_bodies("one") == ["1", "2"]
-
-
-@pytest.mark.slow
-@in_memory
-@pytest.mark.parametrize("answered_after", [0.0, 0.5])
-async def test_the_role_is_renewed_after_a_third_of_its_time(url: str, answered_after: float) -> None:
-    """The client counts this third from a moment before the claim: the server starts counting before its answer
-    arrives.
-
-    The test checks the planned time of the next claim, which does not depend on the speed of the machine. The test also
-    waits for these claims, and nothing else wakes the client for an hour.
-    """
-    asked: list[float] = []
-    planned: list[float] = []
-
-    async def call(script: Any, *arguments: Any, **options: Any) -> Any:
-        if script.name != "hold_role":
-            return await through(script, *arguments, **options)
-        planned.append(keeper_of(holder).claim.ask_at)
-        asked.append(loop_time())
-        answer = await through(script, *arguments, **options)
-        await asyncio.sleep(answered_after)
-        return answer
-
-    async with topic_at(url, timings=replace(PATIENT, claiming=0.9)) as subject:
-        async with subject.other_client(maintenance=True) as holder:
-            await eventually(lambda: holds(holder) == [True])
-            through = holder._connection.transport.call
-            divert(holder._connection.transport, call)
-            await eventually(lambda: len(asked) >= 4)
-            assert holds(holder) == [True]
-        for began, renewal in zip(asked, planned, strict=True):
-            assert renewal <= began + 0.9 / 3 + 0.001
-
-
-@pytest.mark.slow
-@both
 async def test_another_client_takes_over_after_the_holder_is_killed(url: str, partitioned: bool) -> None:
     timings = replace(PATIENT, claiming=0.6)
     async with (
@@ -697,20 +538,3 @@ async def test_a_message_is_published_once_although_publish_calls_get_no_answer(
         await subject.wait_for_count("one", 50)
         await eventually(lambda: network.cuts == 2)
         assert Counter(await subject.take_bodies("one")) == Counter(map(str, range(50)))
-
-
-@both
-async def test_scheduled_messages_are_published_after_connections_are_lost(
-    server: LocalServer, partitioned: bool
-) -> None:
-    timings = replace(PATIENT, claiming=1.0)
-    async with (
-        topic_at(server.url, {"one": None}, partitioned=partitioned, timings=timings) as subject,
-        maintained(subject) as holder,
-        subject.sender() as sender,
-    ):
-        await eventually(lambda: holds(holder) == [True])
-        for kind in ("normal", "pubsub"):
-            server.ask("CLIENT", "KILL", "TYPE", kind)
-        await sender.schedule_messages(ServiceBusMessage("x"), soon(0.2))
-        await subject.wait_for_count("one", 1)

@@ -15,7 +15,8 @@ from sbredis.engine import MOST_SEATS, PartitionSettings
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from sbredis.receiving import MessageInbox
 from sbredis.servers import LocalServer
-from tests.aio.queues import PATIENT, Calls, Queue, bodies, in_memory, on_servers, with_all_scripts
+from tests.aio.queues import PATIENT, Calls, Queue, bodies, in_memory, load_all_scripts, on_servers
+from tests.plugins.parts import first
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -26,9 +27,8 @@ PARTITIONS = 40
 @asynccontextmanager
 async def wide_queue(url: str, partitions: int = PARTITIONS, **settings: Any) -> AsyncIterator[Queue]:
     """Create a queue of many partitions."""
-    async with ServiceBusClient(
-        with_all_scripts(url), namespace="ns", slot_count=partitions, _timings=PATIENT
-    ) as client:
+    await load_all_scripts(url)
+    async with ServiceBusClient(url, namespace="ns", slot_count=partitions, _timings=PATIENT) as client:
         namespace, until = client._connection.namespace, asyncio.get_running_loop().time() + 60
         await namespace.create_entity("q", PartitionSettings(**settings), partitioned=True, partitions=partitions)
         yield Queue(client, await client._connection.entity("q", until), url, None)
@@ -38,11 +38,12 @@ def seats_of(receiver: ServiceBusReceiver) -> list[int]:
     """Return the indexes of the partitions that a receiver is at."""
     inbox = receiver._inbox
     assert isinstance(inbox, MessageInbox)
-    assert len(inbox.drivers) == len({*inbox._seats.rotation.seats}) <= MOST_SEATS
-    assert [each.partition_client.number for each in inbox.drivers] == [
-        inbox.entity.numbers[place] for place in inbox._seats.rotation.seats
-    ]
-    return inbox._seats.rotation.seats
+    search = inbox._seats.search
+    assert search is not None
+    seats = search.rotation.seats
+    assert len(inbox.drivers) == len({*seats}) <= MOST_SEATS
+    assert [each.partition_client.number for each in inbox.drivers] == [inbox.entity.numbers[place] for place in seats]
+    return seats
 
 
 async def waits(queue: Queue, receiver: ServiceBusReceiver, wanted: int = 1) -> asyncio.Task[list[Any]]:
@@ -51,7 +52,7 @@ async def waits(queue: Queue, receiver: ServiceBusReceiver, wanted: int = 1) -> 
 
     async def is_there() -> bool:
         inbox = receiver._inbox
-        if not isinstance(inbox, MessageInbox) or inbox._seats.search is None or not inbox._seats.search._search.hears:
+        if not isinstance(inbox, MessageInbox) or inbox._seats.search is None or not inbox._seats.search.shared.hears:
             return False
         searches_soon = inbox._seats.search.next_at < asyncio.get_running_loop().time() + 1
         return await queue.waiters() >= MOST_SEATS and not inbox._seats.search.under_way and not searches_soon
@@ -66,7 +67,10 @@ async def test_a_message_is_received_wherever_it_is(url: str, partitions: int, w
     async with wide_queue(url, partitions) as queue, queue.receiver() as receiver:
         for place in range(0, partitions, 7):
             await queue.send(str(place), at=place)
-            (message,) = await receiver.receive_messages(1, wait)
+            messages = await receiver.receive_messages(1, wait)
+            while not messages and wait == 0.02:  # a busy machine may need more time
+                messages = await receiver.receive_messages(1, wait)
+            (message,) = messages
             assert str(message) == str(place)
             await receiver.complete_message(message)
         assert await receiver.receive_messages(1, 0) == []
@@ -137,11 +141,16 @@ async def test_a_receiver_that_leaves_a_partition_leaves_no_credit(url: str) -> 
         await asyncio.wait((task,))
 
 
+AHEAD: dict[str, Any] = {"prefetch_count": 50}
+ADAPTED: dict[str, Any] = {"prefetch_count": 50, "adaptive_prefetch": True}
+WAYS = [(1, {}), (3, ADAPTED), (1, AHEAD), (1, ADAPTED), (3, {}), (3, AHEAD)]
+
+
 @pytest.mark.parametrize(
-    "options", [{}, {"prefetch_count": 50}, {"prefetch_count": 50, "adaptive_prefetch": True}], ids=str
+    ("receivers", "options"),
+    first(1, [pytest.param(*each, id=f"{each[0]}-{each[1]}") for each in WAYS], "each takes seconds"),
 )
-@pytest.mark.parametrize("receivers", [1, 3])
-async def test_every_message_comes_once(url: str, options: dict[str, Any], receivers: int) -> None:
+async def test_every_message_comes_once(url: str, receivers: int, options: dict[str, Any]) -> None:
     async with wide_queue(url, lock_duration=300_000) as queue:
         expected = {str(number) for number in range(4 * PARTITIONS)}
         got: Counter[str] = Counter()

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from sbredis.client._delivering import DefectError
 from sbredis.engine import SessionIdMissingError
 from sbredis.exceptions import MessageLockLostError, MessagingEntityNotFoundError, ServiceBusError, SessionLockLostError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of
 from sbredis.receiving._credit import CreditState
 from sbredis.receiving._credit_driver import CreditDriver
 from tests.aio.gates import Gate
-from tests.aio.queues import both, exists, in_memory, queue_at
+from tests.aio.queues import PATIENT, both, exists, in_memory, queue_at
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a receiver follows its queue to partitions on other nodes")]
@@ -71,7 +75,10 @@ async def test_a_message_is_settled_only_in_the_partition_that_it_came_from(url:
             await receiver.complete_message(first)  # this call finds the new queue
         for message in others:
             same = hold_of(message).reception.link.number in queue.entity.numbers
-            with pytest.raises(MessageLockLostError if same else MessagingEntityNotFoundError):
+            number = f"The lock on message {message.sequence_number} has ended"
+            with pytest.raises(
+                MessageLockLostError if same else MessagingEntityNotFoundError, match=number if same else "are gone"
+            ):
                 await receiver.complete_message(message)
         await sender.send_messages(ServiceBusMessage("new"))
         (message,) = await receiver.receive_messages(1, 60)
@@ -149,6 +156,57 @@ async def test_a_waiting_receiver_gets_messages_of_the_recreated_queue(url: str,
         except MessagingEntityNotFoundError:  # it may look before there is a new queue
             (message,) = await receiver.receive_messages(1, 60)
         assert message.body == b"new"
+
+
+@in_memory
+@pytest.mark.parametrize("seconds", [0, 0.05])
+@pytest.mark.parametrize("partitions", [1, 4, 40])
+async def test_a_short_call_learns_that_its_queue_is_gone(url: str, seconds: float, partitions: int) -> None:
+    """It ends before the client has looked for a new queue."""
+    async with queue_at(url, partitioned=True, partitions=partitions, timings=replace(PATIENT, missing=900.0)) as queue:
+        receiver = queue.receiver()
+        assert await receiver.receive_messages(1, 0.01) == []
+        await queue.client._connection.namespace.delete_entity("q")
+        with pytest.raises(MessagingEntityNotFoundError):
+            await receiver.receive_messages(1, seconds)
+        assert queue.entity._looking
+
+
+class BrokenReceiver:
+    """A receiver that cannot go on with a new entity, because of a defect."""
+
+    source = ""
+
+    def __init__(self) -> None:
+        self.errors: list[ServiceBusError] = []
+
+    def entity_changed(self) -> None:
+        raise ZeroDivisionError("planted by the test")
+
+    def telling(self, error: ServiceBusError) -> Callable[[], None]:
+        return partial(self.errors.append, error)
+
+
+@in_memory
+async def test_a_receiver_with_a_defect_does_not_keep_others_from_the_new_queue(url: str) -> None:
+    async with queue_at(url, timings=replace(PATIENT, missing=900.0)) as queue:
+        broken = [BrokenReceiver() for _ in range(8)]
+        queue.entity.watchers.update(broken)
+        waiting = [asyncio.create_task(queue.receiver().receive_messages(1, 900)) for _ in range(8)]
+        await queue.wait_for_waiters(8)
+        await queue.client._connection.namespace.delete_entity("q")
+        await queue.client.ensure_queue("q", enable_partitioning=True)
+        await eventually(lambda: not queue.entity.gone and queue.entity.partitioned)
+        for place in range(8):
+            await queue.send(str(place))
+        assert sorted(str(message) for messages in await asyncio.gather(*waiting) for message in messages) == [
+            str(place) for place in range(8)
+        ]
+        for each in broken:
+            (error,) = each.errors
+            assert isinstance(error, DefectError)
+            assert "planted by the test" in str(error)
+            queue.entity.watchers.remove(each)
 
 
 @in_memory

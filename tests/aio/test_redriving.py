@@ -513,36 +513,6 @@ async def test_a_wrong_destination_is_refused_and_nothing_is_moved(url: str) -> 
         assert (await queue.counts()).dead_active == 1
 
 
-@pytest.mark.slow
-@both
-async def test_each_message_is_moved_elsewhere_once_however_often_the_redrive_is_cancelled(
-    url: str, partitioned: bool
-) -> None:
-    """A redrive may stop between any two of its calls. The next one completes what it has left behind."""
-    async with queue_at(url, partitioned=partitioned) as queue:
-        await queue.client.ensure_queue("other")
-        texts = [str(number) for number in range(60)]
-        await kill(queue, *texts)
-        letters = queue.receiver(sub_queue="deadletter")
-        for stop in range(1, 16):
-            with Calls(queue.transport) as calls:
-                task = asyncio.ensure_future(letters.redrive_messages(to="other", rate=400 + stop))
-
-                def called(task: asyncio.Task[Any] = task, calls: Calls = calls, stop: int = stop) -> bool:
-                    return task.done() or sum(calls.by_script.values()) > stop
-
-                await eventually(called)
-                task.cancel()
-                await asyncio.wait([task])
-        result = await letters.redrive_messages(to="other")
-        assert (result.skipped, result.completed) == (0, True)
-        async with queue.client.get_queue_receiver("other") as other:
-            messages = await receive_exactly(other, 60)
-            assert sorted(bodies(messages)) == sorted(texts)
-            assert await other.receive_messages(1, 0.05) == []
-        assert (await queue.counts()).dead_active == 0
-
-
 @in_memory
 async def test_a_redrive_that_loses_its_claim_ends(url: str) -> None:
     """It says that messages were moved, and the other redrive goes on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -140,6 +141,28 @@ async def test_a_refused_transaction_leaves_its_grant_unread(url: str) -> None:
             assert str(await anext(receiver)) == "b"
             assert calls.by_script["transact"] == 1
             assert calls.by_script["grant"]
+
+
+class BrokenRider:
+    """A receiver that cannot say what it wants, because of a defect."""
+
+    in_company = False
+
+    def ride(self, settled: int) -> None:
+        raise ZeroDivisionError(f"planted by the test, at the settlement of {settled}")
+
+
+async def test_a_receiver_with_a_defect_does_not_stop_others_that_ask_with_the_same_call(url: str) -> None:
+    async with queue_at(url, lock_duration=300_000) as queue:
+        await queue.send("a", "x", "b")
+        one, other = queue.receiver(), queue.receiver()
+        first, broken = await anext(one), await anext(other)
+        hold = hold_of(broken)
+        hold.reception = replace(hold.reception, rider=BrokenRider())
+        with Calls(queue.transport) as calls:
+            await asyncio.gather(one.complete_message(first), other.complete_message(broken))
+            assert calls.by_script["complete"] == 1
+        assert str(await anext(one)) == "b"
 
 
 async def test_what_a_receiver_has_abandoned_goes_to_another_one_first(url: str) -> None:

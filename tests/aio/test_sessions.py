@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.faults import in_thread
 from sbredis.aio import AutoLockRenewer, ServiceBusClient, ServiceBusReceiver
+from sbredis.client import Timings
 from sbredis.entities import _unlocked_sessions as session_lists
 from sbredis.exceptions import (
     AutoLockRenewFailed,
@@ -122,12 +125,12 @@ async def test_a_cancelled_receive_keeps_the_order_of_messages(url: str, partiti
                 if isinstance(outcome, list):
                     for message in reversed(outcome):
                         hold_of(message).reception.link.give_back(hold_of(message))
-                    await hold_of(outcome[0]).reception.link.given_back()
+                    await hold_of(outcome[0]).reception.link.entity.given_back()
                 received = await receiver.receive_messages(4, 60)
                 assert bodies(received) == list("1234"), count
                 for message in received:
                     hold_of(message).reception.link.give_back(hold_of(message))
-                await hold_of(received[0]).reception.link.given_back()
+                await hold_of(received[0]).reception.link.entity.given_back()
 
 
 @both
@@ -149,6 +152,35 @@ async def test_a_caller_that_waits_with_all_messages_held_that_may_be_gets_more_
         received = await waiting
         received += await receive_exactly(receiver, 2 - len(received))
         assert bodies(received) == ["1000", "1001"]
+
+
+async def test_a_receiver_does_nothing_while_a_message_returns_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its timer was set for the latest call, and fires meanwhile. It is not set again and again."""
+    async with (
+        session_queue_at("memory://returning", timings=replace(Timings(), late=0.01)) as queue,
+        queue.session("a") as receiver,
+    ):
+        await queue.send_to("a", *"1234")
+        message = await anext(receiver)
+        loop, timers = asyncio.get_running_loop(), list[float]()
+        set_timer = loop.call_at
+
+        def call_at(when: float, *rest: Any, **context: Any) -> asyncio.TimerHandle:
+            timers.append(when)
+            return set_timer(when, *rest, **context)
+
+        with Gate(queue.client, "abandon") as returning:
+            returning.shut = True
+            abandoning = asyncio.create_task(receiver.abandon_message(message))
+            await returning.reached()
+            until = loop.time() + 0.1  # the time of the timer has come then: an answer would be late before that
+            await eventually(lambda: loop.time() >= until)
+            monkeypatch.setattr(loop, "call_at", call_at)
+            await steps(1000)
+            assert len(timers) < 20
+            returning.open()
+            await abandoning
+        assert str(await anext(receiver)) == "1"
 
 
 @both
@@ -506,33 +538,6 @@ async def test_a_session_can_be_registered_with_a_renewer(url: str, partitioned:
 
 
 # -- prefetching -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@in_memory
-async def test_messages_of_a_cancelled_call_come_before_prefetched_ones(url: str) -> None:
-    """The cancellation comes just after the answer has filled the buffer as well."""
-    async with session_queue_at(url) as queue:
-        await queue.send_to("a", *(str(number) for number in range(15)))
-        async with queue.session("a", prefetch_count=5) as receiver:
-            inbox = receiver._inbox
-            assert inbox is not None
-            await eventually(lambda: len(inbox.buffer) == 5)
-            with Gate(queue.client, "grant") as gate:
-                gate.shut = True
-                task = asyncio.create_task(receiver.receive_messages(7, 60))
-                await gate.reached()
-                (caller,) = inbox.callers
-                gate.open()
-                for _ in range(2000):
-                    if not caller.missing:
-                        break
-                    await asyncio.sleep(0)
-                assert len(inbox.buffer) == 5
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-                assert task.cancelled()
-            assert bodies(await receive_exactly(receiver, 8)) == [str(number) for number in range(8)]
 
 
 @pytest.mark.slow
@@ -904,6 +909,25 @@ async def test_a_batch_keeps_the_session_id_that_a_message_had_when_it_was_added
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+async def test_a_session_is_released_when_a_server_answers_that_was_away(tmp_path: Path) -> None:
+    """The server is away for longer than the closing waits, and the lock is much longer."""
+    with LocalServer(directory=tmp_path, config={"appendonly": "yes", "appendfsync": "always"}) as server:
+        async with session_queue_at(server.url, lock_duration=300_000) as queue:
+            await queue.send_to("a", "1")
+            first = queue.session("a")
+            assert bodies(await first.receive_messages(1, 60)) == ["1"]
+            server.kill()
+            await first.close()
+            server.start()
+            second = await queue.client.accept_next_session("q", max_wait_time=60)
+            assert second is not None
+            async with second:
+                assert session_of(second).session_id == "a"
+                (message,) = await second.receive_messages(1, 60)
+                assert message.delivery_count == 1
 
 
 async def test_a_session_survives_a_reconnect(server: LocalServer) -> None:

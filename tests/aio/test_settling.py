@@ -118,14 +118,14 @@ async def test_settlements_are_checked_in_azures_order_and_refusals_change_nothi
 @both
 async def test_a_message_can_be_settled_only_once(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
-        receiver = queue.receiver()
         for settle in WAYS.values():
             await queue.send("a", at=-1)
-            message = await one(receiver)
-            results = await asyncio.gather(*(settle(receiver, message) for _ in range(3)), return_exceptions=True)
-            assert [type(result) for result in results] == [type(None), MessageAlreadySettled, MessageAlreadySettled]
-            for again in SETTLEMENTS.values():
-                await refused(queue, again(receiver, message), MessageAlreadySettled, "settled already")
+            async with queue.receiver() as receiver:
+                message = await one(receiver)
+                results = await asyncio.gather(*(settle(receiver, message) for _ in range(3)), return_exceptions=True)
+                assert [type(each) for each in results] == [type(None), MessageAlreadySettled, MessageAlreadySettled]
+                for again in SETTLEMENTS.values():
+                    await refused(queue, again(receiver, message), MessageAlreadySettled, "settled already")
             await queue.clear()
 
 
@@ -278,14 +278,14 @@ async def test_concurrent_completions_of_a_message_settle_it_only_once(url: str,
 @both
 async def test_concurrent_settlements_share_calls(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned, partitions=2) as queue:
-        receiver = queue.receiver()
         for settle in SETTLEMENTS.values():
             for place in range(len(queue.partitions)):
                 await queue.fill(120 // len(queue.partitions), at=place)
-            messages = await receive_exactly(receiver, 120)
-            with Calls(queue.transport) as calls:
-                await asyncio.gather(*(settle(receiver, message) for message in messages))
-            assert sum(calls.by_script.values()) <= 4 * len(queue.partitions)
+            async with queue.receiver() as receiver:
+                messages = await receive_exactly(receiver, 120)
+                with Calls(queue.transport) as calls:
+                    await asyncio.gather(*(settle(receiver, message) for message in messages))
+                assert sum(calls.by_script.values()) <= 4 * len(queue.partitions)
             await queue.clear()
 
 
@@ -293,16 +293,16 @@ async def test_concurrent_settlements_share_calls(url: str, partitioned: bool) -
 @both
 async def test_a_lost_lock_causes_an_error_only_for_its_own_caller(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
-        receiver = queue.receiver()
         for settle in SETTLEMENTS.values():
             await queue.fill(20, at=-1)
-            messages = await receive_exactly(receiver, 20)
-            await queue.lose(messages[7])
-            settled = (settle(receiver, message) for message in messages)
-            results = await asyncio.gather(*settled, return_exceptions=True)
-            assert [place for place, result in enumerate(results) if isinstance(result, Exception)] == [7]
-            assert isinstance(results[7], MessageLockLostError)
-            assert f"message {messages[7].sequence_number} " in str(results[7])
+            async with queue.receiver() as receiver:
+                messages = await receive_exactly(receiver, 20)
+                await queue.lose(messages[7])
+                settled = (settle(receiver, message) for message in messages)
+                results = await asyncio.gather(*settled, return_exceptions=True)
+                assert [place for place, result in enumerate(results) if isinstance(result, Exception)] == [7]
+                assert isinstance(results[7], MessageLockLostError)
+                assert f"message {messages[7].sequence_number} " in str(results[7])
             await queue.clear()
 
 

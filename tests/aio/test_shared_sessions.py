@@ -13,11 +13,12 @@ from sbredis.aio.shared_sessions import (
     has_messages,
     is_empty,
     is_released,
+    kept_messages,
     others_wait_elsewhere,
     receive_or_release,
 )
 from sbredis.exceptions import ServiceBusCommunicationError
-from sbredis.model import NEXT_AVAILABLE_SESSION
+from sbredis.model import NEXT_AVAILABLE_SESSION, taking_of
 from tests.aio.gates import Gate
 from tests.aio.queues import Calls
 from tests.aio.session_queues import SessionQueue, session_of, session_queue_at
@@ -29,7 +30,7 @@ FIRST = 10
 
 async def accepted(queue: SessionQueue, count: int = 1) -> list[ServiceBusSessionReceiver]:
     """Accept this number of sessions, which are free."""
-    found = await accept_sessions(lambda: queue.session(NEXT_AVAILABLE_SESSION), count, FIRST, 60)
+    found = await accept_sessions(queue.session(NEXT_AVAILABLE_SESSION), count, FIRST, 60)
     assert len(found) == count
     return found
 
@@ -39,6 +40,27 @@ async def complete_last(receiver: ServiceBusSessionReceiver, *, others: bool = F
     [message] = await receiver.receive_messages(1, 0, gather=False)
     with asking(receiver, FIRST, FIRST, others=others):
         await receiver.complete_messages([message])
+
+
+async def test_sessions_that_are_accepted_together_have_receivers_of_the_same_kind(url: str) -> None:
+    async with session_queue_at(url) as queue:
+        for session in "ab":
+            await queue.send_to(session, "1", "2")
+        waiter = queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=7)
+        taking = taking_of(waiter)
+        taking.hands, taking.suspects = 1, False
+        one, other = await accept_sessions(waiter, 2, FIRST, 60)
+        assert one is waiter
+        assert {session_of(each).session_id for each in (one, other)} == {"a", "b"}
+        for each in (one, other):
+            assert (taking_of(each).hands, taking_of(each).suspects, taking_of(each).yields) == (1, False, True)
+            assert [str(message) for message in kept_messages(each, FIRST)] == ["1", "2"]
+            assert not has_messages(each)
+            assert kept_messages(each, FIRST) == []
+            assert each in queue.client._children
+            await each.close()
+            assert each not in queue.client._children
+        assert await queue.counts_are(4, 0)
 
 
 async def test_a_settlement_releases_the_session_and_brings_the_next_one(url: str) -> None:
@@ -130,13 +152,8 @@ async def test_one_of_two_clients_lets_go_for_a_session_that_waits(url: str) -> 
     async with session_queue_at(url) as queue, queue.other_client() as client:
         await queue.send_to("a", "1")
         await queue.send_to("b", "2")
-
-        def make() -> ServiceBusSessionReceiver:
-            made = client.get_queue_receiver(queue.entity.name, session_id=NEXT_AVAILABLE_SESSION)
-            assert isinstance(made, ServiceBusSessionReceiver)
-            return made
-
-        held = [*await accepted(queue), *await accept_sessions(make, 1, FIRST, 60)]
+        waiter = client.get_queue_receiver(queue.entity.name, session_id=NEXT_AVAILABLE_SESSION)
+        held = [*await accepted(queue), *await accept_sessions(waiter, 1, FIRST, 60)]
         for one in held:
             await complete_last(one)
         waiting = [asyncio.create_task(one.receive_messages(FIRST, 60, gather=False)) for one in held]
@@ -198,4 +215,16 @@ async def test_a_released_session_is_not_lost_although_the_answer_is(url: str) -
         assert await receive_or_release(receiver, FIRST, others=False) is None
         assert is_released(receiver)
         await receiver.close()
+        await eventually(queue.is_unused)
+
+
+async def test_a_receiver_may_be_closed_while_a_settlement_asks_for_more(url: str) -> None:
+    async with session_queue_at(url) as queue:
+        await queue.send_to("a", "1")
+        [receiver] = await accepted(queue)
+        assert len(await receiver.receive_messages(1, 0, gather=False)) == 1
+        with asking(receiver, FIRST, FIRST, others=False):
+            await receiver.close()
+        with asking(receiver, FIRST, FIRST, others=False):
+            assert is_empty(receiver)
         await eventually(queue.is_unused)

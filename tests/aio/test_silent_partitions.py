@@ -14,9 +14,10 @@ import pytest
 
 from sbredis.aio import ServiceBusReceiver
 from sbredis.client import Timings
-from sbredis.exceptions import OperationTimeoutError
+from sbredis.exceptions import MessagingEntityNotFoundError, OperationTimeoutError, ServiceBusConnectionError
 from sbredis.model import ServiceBusReceivedMessage
 from tests.aio.diverting import divert
+from tests.aio.gates import Gate
 from tests.aio.queues import Queue, bodies, in_memory, queue_at
 from tests.waiting import eventually
 from tests.workers.virtual import VirtualLoop
@@ -142,3 +143,76 @@ async def test_a_call_that_no_partition_answers_fails_after_its_time(url: str, w
                 await receiver.receive_messages(1, wait)
             took = loop.time() - began
     assert TIMINGS.answering - 0.001 <= took <= wait + TIMINGS.answering + 0.5
+
+
+# -- calls that fail ---------------------------------------------------------------------------------------------------
+
+
+def kept(receiver: ServiceBusReceiver) -> int:
+    """Return the number of messages that wait in a receiver."""
+    return 0 if receiver._inbox is None else len(receiver._inbox.buffer)
+
+
+async def test_credit_is_granted_again_after_a_late_failure_that_no_call_waits_for(url: str) -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    async with queue_at(url, timings=TIMINGS) as queue, queue.receiver() as receiver:
+        with Gate(queue.client, "grant") as gate, loop.jumping(lambda _: None):
+            gate.shut = True
+            gate.fates.append("never arrives")
+            await receiver.add_credit(1)
+            await gate.reached()
+            await asyncio.sleep(2 * TIMINGS.late)
+            gate.open()
+            await asyncio.sleep(TIMINGS.late)
+            await queue.send("later")
+            await asyncio.sleep(TIMINGS.late)
+            assert kept(receiver) == 1
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+async def test_a_short_call_in_the_pause_after_failures_asks_when_its_time_is_over(url: str, partitions: int) -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    async with (
+        queue_at(url, partitioned=partitions > 1, partitions=partitions, timings=TIMINGS) as queue,
+        queue.receiver() as receiver,
+    ):
+        with Gate(queue.client, "grant") as gate:
+            gate.fates.extend(["never arrives" for _ in range(1000)])
+            with pytest.raises(ServiceBusConnectionError):
+                await timed(receiver, 20)
+            gate.fates.clear()
+            await queue.send("later")
+            messages, took = await timed(receiver, 0.01)
+        assert bodies(messages) == ["later"]
+        assert took <= 0.02
+
+
+async def test_an_error_of_an_earlier_outage_is_not_told_again(url: str) -> None:
+    async with queue_at(url, timings=TIMINGS) as queue, queue.receiver() as receiver:
+        with Gate(queue.client, "grant") as gate:
+            gate.fates.append("never arrives")
+            with pytest.raises(ServiceBusConnectionError, match="simulated"):
+                await timed(receiver, 0)
+        assert await timed(receiver, 0) == ([], 0)
+        silence = Silence(queue, (0,))
+        silence.begin()
+        with pytest.raises(OperationTimeoutError, match="has not answered in time"):
+            await timed(receiver, 0)
+        silence.end()
+
+
+async def test_a_new_queue_that_does_not_answer_is_not_missing(url: str) -> None:
+    async with queue_at(url, timings=TIMINGS) as queue, queue.receiver() as receiver:
+        await receiver.receive_messages(1, 0)
+        await queue.client._connection.namespace.delete_entity("q")
+        with pytest.raises(MessagingEntityNotFoundError):
+            await receiver.receive_messages(1, 0)
+        await queue.client.ensure_queue("q")
+        await queue.client._connection.entity("q", asyncio.get_running_loop().time() + 60)
+        silence = Silence(queue, (0,))
+        silence.begin()
+        with pytest.raises(OperationTimeoutError, match="has not answered in time"):
+            await timed(receiver, 0)
+        silence.end()

@@ -10,6 +10,7 @@ import pytest
 from sbredis.aio import ServiceBusReceiver
 from sbredis.model import ServiceBusReceivedMessage, Taking, taking_of
 from tests.aio.queues import HandClock, Queue, bodies, both, in_memory, queue_at
+from tests.aio.session_queues import session_queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -66,6 +67,29 @@ async def test_a_plain_receiver_gets_a_suspect_alone(url: str) -> None:
                 assert len(part) == 1 or not any(message.is_suspect for message in part)
                 taken += part
             assert [message.is_suspect for message in taken].count(True) == 1
+
+
+@both
+async def test_a_plain_session_receiver_gets_a_suspect_alone_and_in_its_order(url: str, partitioned: bool) -> None:
+    clock = HandClock()
+    async with session_queue_at(
+        url, partitioned=partitioned, clock=clock, lock_duration=LOCK * 1000, max_delivery_count=3
+    ) as queue:
+        await queue.send_to("s", "a", "b", "c")
+        for failed in range(2):
+            async with queue.session("s") as receiver:
+                (first,) = await receiver.receive_messages(1, 60)
+                assert (bodies([first]), first.delivery_count) == (["a"], failed + 1)
+                assert not first.is_suspect
+                await lapse(clock, queue)
+        async with queue.session("s") as receiver:
+            (first,) = await receiver.receive_messages(10, 60, gather=False)
+            assert (bodies([first]), first.is_suspect, first.delivery_count) == (["a"], True, 3)
+            await receiver.complete_message(first)
+            rest: list[ServiceBusReceivedMessage] = []
+            while len(rest) < 2:
+                rest += await receiver.receive_messages(10, 60)
+            assert [(bodies([each]), each.is_suspect) for each in rest] == [(["b"], False), (["c"], False)]
 
 
 @asynccontextmanager

@@ -208,13 +208,6 @@ def test_messages_are_unchanged_if_only_metrics_are_recorded(listener: Listener)
     assert listener.all_spans == ()
 
 
-def test_spans_are_recorded_without_metrics(listener: Listener) -> None:
-    listener.set_up_tracing()
-    use_everything(Telemetry("shop", None, None))
-    assert len(listener.all_spans) == 6
-    assert listener.points == {}
-
-
 # -- sending -----------------------------------------------------------------------------------------------------------
 
 

@@ -34,13 +34,6 @@ async def test_a_share_is_taken_without_waiting_when_there_is_room() -> None:
     assert throttle.messages == 5
 
 
-async def test_bytes_count_towards_the_limits_as_well_as_messages() -> None:
-    throttle = Throttle(MESSAGES, BYTES)
-    assert throttle.try_take(1, 99)
-    assert not throttle.try_take(1, 2)
-    assert throttle.try_take(1, 1)
-
-
 async def test_a_share_above_the_limits_is_admitted_alone() -> None:
     throttle = Throttle(MESSAGES, BYTES)
     assert throttle.try_take(1, 1)
@@ -94,19 +87,6 @@ async def test_a_waiter_that_is_cancelled_while_it_is_admitted_returns_its_share
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert throttle.messages == 0
-
-
-async def test_a_waiter_that_is_cancelled_before_its_admission_is_skipped() -> None:
-    """The cancelled waiter gets only its cancellation, and the next waiter gets the room."""
-    throttle = Throttle(MESSAGES, BYTES)
-    assert throttle.try_take(5, 0)
-    going, staying = await taking(throttle, 2, 0), await taking(throttle, 2, 0)
-    going.cancel()
-    throttle.release(5, 0)
-    with pytest.raises(asyncio.CancelledError):
-        await going
-    await staying
-    assert throttle.messages == 2
 
 
 async def test_drained_returns_when_every_share_has_been_released() -> None:

@@ -24,12 +24,10 @@ from sbredis.management import (
     RuleProperties,
     SqlRuleAction,
     SqlRuleFilter,
-    TopicOptions,
     TrueRuleFilter,
 )
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from sbredis.servers import LocalServer
-from tests.aio.gates import Gate
 from tests.aio.queues import Calls, HandClock, bodies, both, in_memory, receive_exactly
 from tests.aio.scissors import Scissors
 from tests.aio.topics import Subject, soon, topic_at
@@ -215,18 +213,6 @@ async def test_large_batches_reach_many_subscriptions(url: str, partitioned: boo
 # -- entities of other kinds -------------------------------------------------------------------------------------------
 
 
-@both
-async def test_create_if_missing_creates_a_topic_and_a_subscription(url: str, partitioned: bool) -> None:
-    async with topic_at(url, partitioned=partitioned) as subject:
-        made: TopicOptions = {"enable_partitioning": partitioned}
-        async with (
-            subject.client.get_topic_sender("new", create_if_missing=made) as sender,
-            subject.client.get_subscription_receiver("new", "one", create_if_missing=True) as receiver,
-        ):
-            await sender.send_messages(ServiceBusMessage("x"))
-            assert bodies(await receiver.receive_messages(1, 60)) == ["x"]
-
-
 @pytest.mark.slow
 @both
 async def test_the_status_of_a_topic_and_a_subscription_is_respected(url: str, partitioned: bool) -> None:
@@ -345,28 +331,6 @@ async def test_an_added_or_removed_rule_applies_to_all_later_messages(url: str, 
 
 @pytest.mark.slow
 @both
-async def test_a_new_subscription_gets_every_message_sent_after_its_creation(url: str, partitioned: bool) -> None:
-    """While subscriptions are created and deleted, the senders get no error, and another subscription gets each message
-    once.
-    """
-    async with topic_at(url, {"stays": None}, partitioned=partitioned) as subject, subject.other_client() as other:
-        async with Senders(subject, other) as senders:
-            for turn in range(6):
-                await subject.create({"comes": None})
-                first, begun = senders.number, len(senders.acknowledged)
-                await senders.wait_for_progress()
-                sent = {number for number in senders.acknowledged[begun:] if number > first}
-                await subject.admin.delete_rule("t", "comes", "$Default")
-                found = set(map(int, await subject.take_bodies("comes")))
-                assert sent <= found, turn
-                await subject.admin.delete_subscription("t", "comes")
-                await senders.wait_for_progress(5)
-                assert senders.errors == []
-        assert await subject.take_bodies("stays") == sorted(map(str, senders.acknowledged))
-
-
-@pytest.mark.slow
-@both
 @pytest.mark.parametrize("change", [False, True], ids=["same partitions", "other partitions"])
 async def test_senders_and_receivers_continue_with_a_recreated_topic(url: str, partitioned: bool, change: bool) -> None:
     """A sender may get one transient error, and then sends again."""
@@ -394,33 +358,6 @@ async def test_senders_and_receivers_continue_with_a_recreated_topic(url: str, p
                 assert outcome is None
         assert bodies(await receive_exactly(receiver, 2)) == ["new", "new"]
         assert await subject.take_bodies("two") == ["new", "new"]
-
-
-@pytest.mark.slow
-@both
-async def test_sends_that_wait_go_to_the_recreated_topic(url: str, partitioned: bool) -> None:
-    """This also holds if another sender notices the change first."""
-    async with (
-        topic_at(url, {"one": None}, partitioned=partitioned) as subject,
-        subject.sender() as sender,
-        subject.sender() as second,
-    ):
-        await sender.send_messages(ServiceBusMessage("old", session_id="s"))
-        with Gate(subject.client, "publish") as gate:
-            gate.shut = True
-            tasks = [
-                asyncio.ensure_future(each.send_messages(ServiceBusMessage("new", session_id="s")))
-                for each in (sender, second)
-                for _ in range(3)
-            ]
-            await gate.reached()
-            await subject.admin.delete_topic("t")
-            await subject.admin.create_topic("t", enable_partitioning=partitioned)
-            await subject.create({"one": None})
-            gate.open()
-            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-        assert outcomes == [None] * 6
-        assert await subject.take_bodies("one") == ["new"] * 6
 
 
 @both

@@ -330,19 +330,6 @@ async def test_a_change_of_a_queue_that_this_client_does_not_know_undoes_everyth
         await receiver.complete_message(message)
 
 
-async def test_changed_settings_of_every_entity_are_read_again(client: ServiceBusClient, url: str) -> None:
-    await send(client, "inputs", "1")
-    async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = await receive_exactly(receiver, 1)
-        async with ServiceBusAdministrationClient(url) as admin:
-            await admin.update_queue({"name": "outputs", "max_delivery_count": 3})
-            await admin.update_queue({"name": "inputs", "max_delivery_count": 3})
-        async with client.transaction() as tx:
-            tx.complete_message(message)
-            tx.send_messages(sender, ServiceBusMessage("a"))
-        assert (await bodies_in(client, "inputs"), await bodies_in(client, "outputs")) == ([], ["a"])
-
-
 async def test_a_message_that_was_settled_outside_undoes_everything(client: ServiceBusClient) -> None:
     await send(client, "inputs", "1")
     async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
@@ -414,43 +401,6 @@ async def _replace(admin: ServiceBusAdministrationClient, *, again: bool) -> Non
         await admin.create_queue("first")
 
 
-async def test_a_commit_takes_effect_on_the_messages_although_its_caller_was_cancelled(
-    client: ServiceBusClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await send(client, "inputs", "1")
-    async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
-        (message,) = await receive_exactly(receiver, 1)
-        reached = asyncio.Event()
-        transport = client._connection.transport
-        real = transport.call
-
-        async def slow(script: Any, *arguments: Any, **options: Any) -> Any:
-            reply = await real(script, *arguments, **options)
-            if script.name == "transact":
-                reached.set()
-                await let.wait()
-            return reply
-
-        let = asyncio.Event()
-        monkeypatch.setattr(transport, "call", slow)
-        monkeypatch.setattr(transport, "begin", lambda *_, **__: False)  # first attempts would go another way
-        committing = asyncio.create_task(
-            transact(
-                client,
-                lambda tx: tx.complete_message(message),
-                lambda tx: tx.send_messages(sender, ServiceBusMessage("a")),
-            )
-        )
-        await reached.wait()
-        committing.cancel()
-        await asyncio.wait((committing,))
-        let.set()
-        assert committing.cancelled()
-        assert await bodies_in(client, "outputs") == ["a"]
-        with pytest.raises(MessageAlreadySettled):
-            await receiver.complete_message(message)
-
-
 # -- bad input ---------------------------------------------------------------------------------------------------------
 
 
@@ -485,17 +435,6 @@ async def test_senders_messages_and_sessions_of_another_client_are_refused(clien
             with pytest.raises(ValueError, match="session was accepted through another client"):
                 tx.set_session_state(of_session.session, b"x")
         await receiver.complete_message(message)
-
-
-async def test_a_message_can_be_settled_once_in_a_transaction(client: ServiceBusClient) -> None:
-    await send(client, "inputs", "1")
-    async with client.get_queue_receiver("inputs") as receiver:
-        (message,) = await receive_exactly(receiver, 1)
-        async with client.transaction() as tx:
-            tx.complete_message(message)
-            with pytest.raises(MessageAlreadySettled, match="settles this message or renews its lock already"):
-                tx.abandon_message(message)
-        assert await bodies_in(client, "inputs") == []
 
 
 async def test_more_than_a_hundred_messages_are_refused(client: ServiceBusClient) -> None:

@@ -17,11 +17,13 @@ from sbredis.exceptions import (
     MessageSizeExceededError,
     MessagingEntityNotFoundError,
     Outcome,
+    ScriptRefusedError,
     ServiceBusError,
     ServiceBusQuotaExceededError,
 )
 from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus
+from tests.aio.diverting import divert
 from tests.aio.queues import Calls, bodies_in, receive_exactly
 from tests.waiting import eventually
 
@@ -206,15 +208,6 @@ async def test_the_key_chooses_the_partition_of_the_destination(client: ServiceB
         assert (body, number) == ("far", places[partition_for_key(key, 16)])
 
 
-async def test_a_scheduled_message_for_another_partition_waits_to_be_moved_at_once(client: ServiceBusClient) -> None:
-    message = ServiceBusMessage("later", scheduled_enqueue_time_utc=LATER)
-    near, far = client.get_queue_sender("inputs"), client.get_queue_sender(OUTPUTS)
-    async with client.transaction() as tx:
-        tx.send_messages(near, ServiceBusMessage("near"))
-        tx.send_messages(far, message)
-    assert [body for body, _, _ in await waiting(client, "inputs")] == ["later"]
-
-
 async def test_partitioned_queues_share_a_transaction_if_one_was_colocated_with_the_other(
     client: ServiceBusClient,
 ) -> None:
@@ -278,17 +271,6 @@ async def test_messages_that_are_scheduled_elsewhere_would_have_no_numbers(clien
             )
         assert (refused.value.entity, refused.value.outcome) == (OUTPUTS, Outcome.NEVER_SENT)
         assert (await bodies_in(client, "inputs"), await waiting(client, "inputs")) == ([], [])
-
-
-async def test_a_destination_that_does_not_exist_is_refused(client: ServiceBusClient) -> None:
-    near, far = client.get_queue_sender("inputs"), client.get_queue_sender("nothing")
-    with pytest.raises(MessagingEntityNotFoundError):
-        await transact(
-            client,
-            lambda tx: tx.send_messages(near, ServiceBusMessage("a")),
-            lambda tx: tx.send_messages(far, ServiceBusMessage("b")),
-        )
-    assert (await bodies_in(client, "inputs"), await waiting(client, "inputs")) == ([], [])
 
 
 @pytest.mark.parametrize("kind", ["queue", "topic"])
@@ -385,18 +367,6 @@ async def test_a_message_without_a_session_is_refused_by_a_session_queue_elsewhe
             lambda tx: tx.send_messages(far, ServiceBusMessage("b")),
         )
     assert (await bodies_in(client, "inputs"), await waiting(client, "inputs")) == ([], [])
-
-
-async def test_settlements_of_two_entities_in_different_partitions_are_refused(client: ServiceBusClient) -> None:
-    await send(client, "inputs", "1")
-    await send(client, OUTPUTS, "2")
-    async with client.get_queue_receiver("inputs") as one, client.get_queue_receiver(OUTPUTS) as two:
-        (first,), (second,) = await receive_exactly(one, 1), await receive_exactly(two, 1)
-        with pytest.raises(ServiceBusError, match="create one entity with colocate_with the other") as refused:
-            await transact(client, lambda tx: tx.complete_message(first), lambda tx: tx.complete_message(second))
-        assert (refused.value.entity, refused.value.outcome) == (OUTPUTS, Outcome.NEVER_SENT)
-        await one.complete_message(first)
-        await two.complete_message(second)
 
 
 async def test_settlements_of_two_partitions_of_one_queue_are_refused(client: ServiceBusClient) -> None:
@@ -513,6 +483,35 @@ async def test_a_scheduled_message_is_scheduled_at_its_destination(url: str) -> 
         await eventually(scheduled)
         (message,) = await client.get_queue_receiver(OUTPUTS).peek_messages()
         assert message.scheduled_enqueue_time_utc == LATER
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+async def test_one_server_moves_with_one_script_and_a_proxy_in_front_of_a_cluster_with_three(
+    url: str, refuses: bool
+) -> None:
+    async def call(script: Any, keys: Any, *arguments: Any, **options: Any) -> Any:
+        called.add(script.name)
+        if refuses and len({key.partition(b"}")[0] for key in keys}) > 1:
+            raise ScriptRefusedError("CROSSSLOT", "Keys in request don't hash to the same slot")
+        return await through(script, keys, *arguments, **options)
+
+    called = set[str]()
+    async with ServiceBusClient(url, maintenance=True) as client:
+        await client.ensure_queue("inputs")
+        await client.ensure_queue(OUTPUTS)
+        transport: Any = client._connection.transport
+        through = transport.call
+        divert(transport, call)
+        near, far = client.get_queue_sender("inputs"), client.get_queue_sender(OUTPUTS)
+        async with client.get_queue_receiver(OUTPUTS) as receiver:
+            for text in ("1", "2"):
+                async with client.transaction() as tx:
+                    tx.send_messages(near, ServiceBusMessage("near"))
+                    tx.send_messages(far, ServiceBusMessage(text))
+                assert [str(message) for message in await receive_exactly(receiver, 1)] == [text]
+        await eventually(lambda: no_more_waits(client, "inputs"))
+        divert(transport, through)
+    assert ("take" in called) == (refuses or url.startswith("redis+cluster"))
 
 
 @pytest.mark.slow

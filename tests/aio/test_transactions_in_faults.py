@@ -224,6 +224,7 @@ async def _move(cluster: LocalCluster, slot: int, *, atomic: bool) -> None:
             await asyncio.to_thread(cluster.migrate_slot_classic, slot, node)
 
 
+@pytest.mark.long("a cluster goes through all faults; failovers of sends are in make test")
 async def test_transactions_happen_once_while_masters_and_slots_of_a_cluster_move(
     replicated_cluster: LocalCluster,
 ) -> None:

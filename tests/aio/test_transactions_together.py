@@ -14,6 +14,7 @@ from sbredis.aio import ServiceBusClient, ServiceBusSender, ServiceBusTransactio
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import (
     KeyAlreadyUsedError,
+    MessageAlreadySettled,
     MessageLockLostError,
     MessagingEntityNotFoundError,
     Outcome,
@@ -284,6 +285,8 @@ async def test_a_cancelled_commit_is_left_out_before_the_call_and_happens_after_
         assert calls.sizes[2:] == [3]
         assert await bodies(client, "outputs") == ["0", "0", "2", "3"]
         await receiver.complete_message(messages[1])
+        with pytest.raises(MessageAlreadySettled):
+            await receiver.complete_message(messages[2])
 
 
 CUTS: dict[str, dict[str, Any]] = {"call lost": {"on_the_way": True}, "answer lost": {}}

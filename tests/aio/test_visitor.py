@@ -194,20 +194,6 @@ async def test_a_failed_read_and_a_failed_visit_are_repeated(url: str) -> None:
 
 
 @in_memory
-async def test_an_entity_that_is_gone_is_not_visited_again(url: str) -> None:
-    def gone(_: object) -> None:
-        raise MessagingEntityNotFoundError("no such queue")
-
-    async with visiting(url) as (hand, record, connection):
-        await eventually(lambda: hand.visitor.at_rest)
-        hand.fail_visit = gone
-        await announce(connection, 2, record.id.encode())
-        await eventually(lambda: not hand.visitor.agenda.knows(record.id))
-        assert hand.census.doubted == [record.id]
-        assert hand.visits == [VisitPlace(2, record.id)]
-
-
-@in_memory
 async def test_a_defect_is_logged_and_does_not_stop_the_visits(url: str, caplog: pytest.LogCaptureFixture) -> None:
     def fail(_: object) -> None:
         if len(hand.visits) < 2:

@@ -14,7 +14,7 @@ from sbredis.client import Entity, Timings
 from sbredis.engine import CallId, perform
 from sbredis.management import RuleProperties
 from sbredis.model import ServiceBusReceivedMessage
-from tests.aio.queues import PARTITIONS, PATIENT, Queue, bodies, with_all_scripts
+from tests.aio.queues import PARTITIONS, PATIENT, Queue, bodies, load_all_scripts
 from tests.waiting import eventually
 
 __all__ = ["Subject", "soon", "topic_at"]
@@ -111,10 +111,11 @@ async def topic_at(
     **options: Any,
 ) -> AsyncIterator[Subject]:
     """Create a topic. At the end, close its clients and check that no task is left."""
+    await load_all_scripts(url)
     before = asyncio.all_tasks()
     async with (
         ServiceBusClient(
-            with_all_scripts(url),
+            url,
             namespace="ns",
             slot_count=partitions,
             maintenance=maintenance,

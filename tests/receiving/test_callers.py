@@ -24,9 +24,8 @@ class Answerer:
 
 
 def callers(*missing: int, gathers: bool = True) -> Callers[str]:
-    loop = asyncio.get_running_loop()
     made = Callers[str]()
-    made.extend(ReceiveCall[str](loop, count, gathers=gathers) for count in missing)
+    made.extend(ReceiveCall[str](count, gathers=gathers) for count in missing)
     return made
 
 
@@ -62,8 +61,51 @@ async def test_a_call_that_has_failed_gets_nothing_and_keeps_its_first_error() -
 async def test_a_call_that_is_to_end_waits_for_nothing() -> None:
     calls = callers(2)
     calls.end()
-    assert await calls[0].wait(None)
+    assert await calls.wait(calls[0], None)
     assert not calls[0].wants
+
+
+async def test_no_timer_is_left_when_the_receiver_is_closed() -> None:
+    """A call that has left need not have waited until its time."""
+    calls, until = callers(1), asyncio.get_running_loop().time() + 900
+    _ = calls.wait(calls[0], until)
+    del calls[0]
+    timer = calls._timer
+    assert timer is not None
+    assert not timer.cancelled()
+    calls.close()
+    assert timer.cancelled()
+    assert calls._timer is None
+
+
+async def test_each_wait_ends_at_its_own_time() -> None:
+    calls, now = callers(1, 1, 1), asyncio.get_running_loop().time()
+    late, soon, never = (calls.wait(call, until) for call, until in zip(calls, (now + 0.02, now, None), strict=True))
+    assert not await soon
+    assert not late.done()
+    assert not await late
+    assert not never.done()
+    calls[2].tell()
+    assert await never
+
+
+async def test_a_call_that_leaves_takes_no_time_from_the_others() -> None:
+    calls, now = callers(1, 1), asyncio.get_running_loop().time()
+    gone = calls.wait(calls[0], now)
+    other = calls.wait(calls[1], now + 0.01)
+    calls[0].tell()
+    assert await gone
+    del calls[0]
+    assert not await other
+
+
+async def test_waits_go_on_after_an_error_of_all_calls() -> None:
+    calls, now = callers(1), asyncio.get_running_loop().time()
+    failed = calls.wait(calls[0], now + 60)
+    calls.fail(ServiceBusError("no"))
+    assert await failed
+    calls[:] = [ReceiveCall[str](1, gathers=True)]
+    assert not await calls.wait(calls[0], now)
 
 
 async def test_only_an_answer_to_a_later_call_counts() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -355,3 +355,82 @@ def test_what_the_application_has_begun_is_reported_also_for_an_earlier_prefix()
     scene.credit.unsubscribed()
     scene.credit.began(None)
     assert scene.grant().retired == ((grant.prefix, 2, 2),)
+
+
+@pytest.mark.parametrize(
+    ("demand", "answers"),
+    [
+        ({"callers": 1}, True),
+        ({"stock": 1}, True),
+        ({"callers": 1, "now": True}, True),
+        ({"announced": True}, True),
+        ({}, False),
+    ],
+)
+def test_only_a_reply_to_a_grant_that_asks_says_what_the_partition_has(demand: dict[str, Any], answers: bool) -> None:
+    """A receiver that declines learns nothing, and a caller that comes meanwhile must not take it for an answer."""
+    scene = Scene(CreditDemand(announced=True))
+    scene.opened()
+    scene.credit.want(CreditDemand(**demand))
+    grant = scene.grant()
+    scene.answer(grant)
+    assert scene.credit.answers_for(grant) is answers
+
+
+def test_a_reply_says_nothing_after_its_prefix_was_replaced() -> None:
+    scene = Scene(CreditDemand(callers=1))
+    scene.opened()
+    grant = scene.grant()
+    assert scene.credit.answers_for(grant)
+    scene.credit.subscribed("r1")
+    assert not scene.credit.answers_for(grant)
+
+
+class Stands(NamedTuple):
+    """What a partition may still do."""
+
+    outstanding: int
+    silent: bool
+    spent: bool
+
+
+def stands(scene: Scene) -> Stands:
+    return Stands(scene.credit.outstanding, scene.credit.silent, scene.credit.spent)
+
+
+ASLEEP = Stands(0, silent=True, spent=False)
+
+
+def test_what_a_partition_may_still_do_is_known_after_each_event() -> None:
+    scene = Scene(CreditDemand(stock=2))
+    assert stands(scene) == ASLEEP
+    grant = scene.opened()
+    assert stands(scene) == Stands(2, silent=False, spent=False)
+    scene.push(scene.gift(grant, 1, 1, "a"))
+    assert stands(scene) == Stands(1, silent=False, spent=False)
+    scene.push(scene.gift(grant, 2, 2, "b"))
+    assert stands(scene) == Stands(0, silent=True, spent=True)
+    again = scene.grant()
+    assert stands(scene) == Stands(2, silent=False, spent=False)
+    scene.credit.failed(again)
+    assert stands(scene) == Stands(2, silent=True, spent=False), "the call may have run, and nothing is pushed for sure"
+    scene.answer(scene.grant(), answer=CreditAnswer.REFUSED, limit=2)
+    assert stands(scene) == ASLEEP
+
+
+def test_an_announced_grant_keeps_nothing_outstanding_after_its_reply() -> None:
+    scene = Scene(CreditDemand(callers=2, announced=True))
+    scene.credit.subscribed("r1")
+    grant = scene.grant()
+    assert stands(scene) == Stands(2, silent=False, spent=False)
+    scene.answer(grant)
+    assert stands(scene) == Stands(0, silent=False, spent=False)
+
+
+def test_a_partition_is_silent_after_a_grant_that_ends_with_its_reply() -> None:
+    scene = Scene(CreditDemand(callers=2, now=True))
+    scene.credit.subscribed("r1")
+    grant = scene.grant()
+    assert stands(scene) == Stands(2, silent=True, spent=False)
+    scene.answer(grant, scene.gift(grant, 1, 1, "a"), limit=1)
+    assert stands(scene) == ASLEEP

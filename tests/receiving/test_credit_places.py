@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbredis.receiving._credit_places import CreditPlaces
+from sbredis.receiving._credit import NO_DEMAND, CreditDemand
+from sbredis.receiving._credit_places import CreditPlaces, SeatsStanding, demand_of
 from sbredis.receiving._fetching import MOST_AT_ONCE
 
 places = st.sets(st.integers(0, 19))
+
+
+@dataclass
+class Place:
+    """A partition."""
+
+    news: bool = False
+    silent: bool = False
+    spent: bool = False
+    demand: CreditDemand = NO_DEMAND
+    outstanding_for_callers: int = 0
 
 
 @given(
@@ -114,60 +127,106 @@ def test_partitions_without_news_lose_credit_first() -> None:
     assert sorted(shares) == [0, 1, 3]
 
 
+def divided(
+    *outstanding: int,
+    wanted: int,
+    full: int | None = None,
+    news: Collection[int] = (),
+    silent: Collection[int] = (),
+    spent: Collection[int] = (),
+    answering: Collection[int] = (),
+    now: bool = False,
+    replies_only: bool = False,
+) -> tuple[Sequence[int], Collection[int]]:
+    """Divide between partitions of which this is known. Spent partitions are silent."""
+    places = range(len(outstanding))
+    known = [Place(at in news, at in silent or at in spent, at in spent) for at in places]
+    able = [at for at in places if at not in answering]
+    standing = SeatsStanding(known, False, outstanding, able, able, answering)
+    return CreditPlaces(0).divide(wanted, full or wanted, standing, now=now, replies_only=replies_only)
+
+
 def test_a_receiver_that_wants_little_asks_for_news_only() -> None:
     """Partitions push what they give if there is room for a message from every other one."""
-    every = {0, 1, 2, 3}
-    assert CreditPlaces(0, 4).divide(1, 1, every, now=False, replies_only=False) == ([0, 0, 0, 0], [])
-    assert CreditPlaces(0, 4).divide(1, 1, every, now=True, replies_only=False) == ([1, 0, 0, 0], range(4))
-    assert CreditPlaces(0, 4).divide(2, 2, every, now=False, replies_only=False)[1] == range(4)
-    assert CreditPlaces(0, 4).divide(8, 8, every, now=False, replies_only=True) == ([0, 0, 0, 0], [])
+    assert divided(0, 0, 0, 0, wanted=1) == ([0, 0, 0, 0], [])
+    assert divided(0, 0, 0, 0, wanted=1, now=True) == ([1, 0, 0, 0], range(4))
+    assert divided(0, 0, 0, 0, wanted=2)[1] == range(4)
+    assert divided(0, 0, 0, 0, wanted=8, replies_only=True) == ([0, 0, 0, 0], [])
 
 
 def test_what_calls_under_way_may_bring_is_not_wanted_twice() -> None:
-    known = CreditPlaces(0, 4)
-    known.answering, known.asked[3], known.outstanding[3] = {3}, 3, 3
-    assert known.divide(8, 8, {0, 1, 2}, now=False, replies_only=False) == ([1, 1, 1, 0], range(4))
+    assert divided(0, 0, 0, 3, wanted=8, answering={3}) == ([1, 1, 1, 0], range(4))
 
 
 def test_a_partition_that_must_be_called_anyway_gets_all_that_there_is_room_for() -> None:
-    known = CreditPlaces(0, 2)
-    known.outstanding[0], known.silent = 2, {1}
-    assert known.divide(2, 4, {0, 1}, now=False, replies_only=False) == ([2, 2], range(2))
-    known.silent = set()
-    assert known.divide(2, 4, {0, 1}, now=False, replies_only=False) == ([2, 0], range(2))
+    assert divided(2, 0, wanted=2, full=4, silent={1}) == ([2, 2], range(2))
+    assert divided(2, 0, wanted=2, full=4) == ([2, 0], range(2))
 
 
 @pytest.mark.parametrize(("news", "spent"), [({1}, ()), ((), {1}), ({1}, {1})])
 def test_a_partition_with_news_or_a_spent_share_gives_the_rest_with_the_reply(
     news: Collection[int], spent: Collection[int]
 ) -> None:
-    known, every = CreditPlaces(0, 4), {0, 1, 2, 3}
-    assert known.divide(40, 40, every, now=False, replies_only=False) == ([5, 5, 5, 5], range(4))
-    known.outstanding = [5, 0, 5, 5]
-    known.news, known.spent, known.silent = {*news}, {*spent}, {*spent}
-    assert known.divide(40, 40, every, now=False, replies_only=False) == ([5, 25, 5, 5], [0, 2, 3])
-    known.outstanding, known.news, known.spent, known.silent = [5, 0, 5, 5], set(), set(), set()
-    assert known.divide(40, 40, every, now=False, replies_only=False) == ([5, 5, 5, 5], range(4))
+    assert divided(0, 0, 0, 0, wanted=40) == ([5, 5, 5, 5], range(4))
+    assert divided(5, 0, 5, 5, wanted=40, news=news, spent=spent) == ([5, 25, 5, 5], [0, 2, 3])
+    assert divided(5, 0, 5, 5, wanted=40) == ([5, 5, 5, 5], range(4))
 
 
 def test_a_spent_share_takes_no_credit_from_others_and_news_does() -> None:
-    known, every = CreditPlaces(0, 3), {0, 1, 2}
-    known.outstanding, known.spent, known.silent = [10, 10, 0], {2}, {2}
-    assert known.divide(20, 20, every, now=False, replies_only=False) == ([10, 10, 0], range(3))
-    known.news = {2}
-    assert sorted(known.divide(20, 20, every, now=False, replies_only=False)[0]) == [5, 5, 10]
+    assert divided(10, 10, 0, wanted=20, spent={2}) == ([10, 10, 0], range(3))
+    assert sorted(divided(10, 10, 0, wanted=20, spent={2}, news={2})[0]) == [5, 5, 10]
 
 
 def test_one_partition_pushes_all_that_it_gives() -> None:
-    known = CreditPlaces(0, 1)
-    known.news = {0}
-    assert known.divide(20, 20, {0}, now=False, replies_only=False) == ([20], range(1))
+    assert divided(0, wanted=20, news={0}) == ([20], range(1))
 
 
 def test_all_is_divided_if_the_credit_ends_with_the_replies() -> None:
-    known = CreditPlaces(0, 2)
-    known.silent = {0, 1}
-    assert known.divide(20, 20, {0, 1}, now=False, replies_only=False)[0] == [10, 10]
-    known.silent = set()
-    assert known.divide(20, 20, {0, 1}, now=True, replies_only=False)[0] == [10, 10]
-    assert known.divide(20, 20, {0, 1}, now=False, replies_only=False)[0] == [5, 5]
+    assert divided(0, 0, wanted=20, silent={0, 1})[0] == [10, 10]
+    assert divided(0, 0, wanted=20, now=True)[0] == [10, 10]
+    assert divided(0, 0, wanted=20)[0] == [5, 5]
+
+
+TERMS = True, 0, False
+
+
+def changed(
+    *outstanding: int,
+    wanted: int,
+    callers: int,
+    known: Sequence[Place] | None = None,
+    asked: Collection[int] | None = None,
+    rides: bool = False,
+) -> dict[int, CreditDemand]:
+    """Return what is wanted from each partition that is to learn of a change."""
+    places = range(len(outstanding))
+    known = known or [Place() for _ in places]
+    standing = SeatsStanding(known, False, outstanding, places, places if asked is None else asked, ())
+    changes = CreditPlaces(0).changes(
+        wanted, wanted, callers, standing, TERMS, now=False, rides=rides, replies_only=False
+    )
+    return dict(changes)
+
+
+def test_the_first_messages_are_for_callers_and_the_rest_is_stock() -> None:
+    assert changed(0, 0, wanted=20, callers=7) == {0: demand_of(5, 0, TERMS), 1: demand_of(2, 3, TERMS)}
+    assert changed(0, 0, wanted=20, callers=7, asked={1}) == {1: demand_of(5, 0, TERMS)}
+
+
+def test_a_partition_without_a_share_sends_news() -> None:
+    assert changed(0, 0, 0, 0, wanted=1, callers=1, asked={2}) == {2: demand_of(0, 0, TERMS, announced=True)}
+
+
+def test_only_a_partition_from_which_something_else_is_wanted_is_told() -> None:
+    known = [Place(demand=demand_of(5, 0, TERMS)), Place()]
+    assert changed(5, 5, wanted=20, callers=5, known=known) == {1: demand_of(0, 5, TERMS)}
+
+
+@pytest.mark.parametrize(("left", "rides", "told"), [(0, False, 4), (3, False, 3), (3, True, 3), (2, True, 4)])
+def test_a_partition_need_not_know_of_more_callers_before_it_gets_more_credit(
+    left: int, rides: bool, told: int
+) -> None:
+    """A grant that rides tells of them if half of them are unknown."""
+    known = [Place(outstanding_for_callers=left)]
+    expected = demand_of(told, 4 - told, TERMS)
+    assert changed(4, wanted=4, callers=4, known=known, rides=rides) == {0: expected}

@@ -72,6 +72,19 @@ def test_a_stock_that_is_being_filled_is_filled_where_credit_was_lost() -> None:
     assert [wanted(75, 0, rides=True), wanted(100, 0, rides=True), wanted(76, 0, rides=True)] == [25, 0, 0]
 
 
+def test_the_rest_of_a_stock_is_fetched_unless_callers_use_the_stock_up_meanwhile() -> None:
+    """A message that nobody else wants must not wait. While callers take messages, the next large call brings it."""
+
+    def wanted(kept: int, coming: int = 0) -> int:
+        return filled.wanted(kept, coming, 0, 1.0, stocks=True, exactly=True, rides=False)
+
+    filled = stock(5)
+    assert [wanted(0), wanted(4), wanted(4, 1)] == [5, 1, 1]
+    filled.took(1)
+    assert [wanted(4), wanted(4), wanted(3)] == [0, 0, 2]
+    assert [wanted(4), wanted(5), wanted(4)] == [1, 0, 0]
+
+
 def test_a_stock_that_was_returned_is_refilled_only_when_a_caller_asks() -> None:
     kept = stock()
     kept.gave_back()

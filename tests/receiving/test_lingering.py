@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from sbredis.receiving._lingering import InboxState, Lingering
+from sbredis.receiving._fetching import InboxState, Lingering
 
 
 def walked(lingering: Lingering, now: float) -> list[tuple[InboxState, float]]:

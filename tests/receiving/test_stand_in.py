@@ -37,7 +37,7 @@ def test_a_lock_is_renewed_when_half_of_its_duration_has_passed() -> None:
 
 def test_what_the_thread_has_renewed_is_left_alone() -> None:
     stand_in = told(LOCK)
-    for line in lines_of([LOCK._replace(until=113.0)], (), None):
+    for line in lines_of([LOCK._replace(until=113.0)], (), 1000.0):
         stand_in.hear(line)
     assert stand_in.due(107.9) == []
     assert len(stand_in.due(108.0)) == 1
@@ -60,7 +60,7 @@ def test_a_lock_is_not_renewed_when_its_time_or_that_of_the_program_is_over(stan
 
 def test_a_lock_that_is_settled_is_forgotten() -> None:
     stand_in = told(LOCK)
-    stand_in.hear(lines_of((), [1], None)[0])
+    stand_in.hear(lines_of((), [1], 1000.0)[0])
     assert stand_in.due(109.0) == []
     assert stand_in.renewed([LOCK], 119.0, ()) == [LockNews(1, 119.0)]  # a late answer
     assert stand_in.due(115.0) == []

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 
 from sbredis import ServiceBusClient, ServiceBusMessage, ServiceBusSender, ServiceBusSessionReceiver
-from sbredis.exceptions import SessionLockLostError
 from sbredis.management import QueueOptions
 from tests.sync.interruptions import interrupted_when
 
@@ -59,18 +58,6 @@ def test_a_handler_that_always_fails_reaches_the_delivery_limit(
     with client.get_queue_receiver("q", sub_queue="deadletter", max_wait_time=SOON) as dead:
         buried = dead.next()
         assert (str(buried), buried.dead_letter_reason) == ("1", "MaxDeliveryCountExceeded")
-
-
-@pytest.mark.parametrize("kind", [SystemExit, GeneratorExit, SessionLockLostError])
-def test_an_error_unrelated_to_the_message_does_not_raise_the_delivery_count(
-    client: ServiceBusClient, sender: ServiceBusSender, kind: type[BaseException]
-) -> None:
-    send(sender, "1")
-    with leaving_by(kind), ann(client) as receiver:
-        receiver.next()
-        raise kind
-    with ann(client) as receiver:
-        assert receiver.next().delivery_count == 1
 
 
 @pytest.mark.slow

@@ -169,8 +169,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 session = NEXT_AVAILABLE_SESSION if sys.argv[2] != "None" else None
 def interrupt():
     aio = receiver._aio
-    accepting = getattr(aio, "_accepting", None)  # of a receiver of a session
-    while not (accepting and accepting.locked()) and (aio._inbox is None or not aio._inbox.callers.demand):
+    while aio._inbox is None or not aio._inbox.callers.demand:
+        if getattr(aio, "_opening", None) is not None:  # the receiver of a session accepts it
+            break
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGINT)
 try:

@@ -55,7 +55,8 @@ def session_of(receiver: ServiceBusReceiver | None) -> ServiceBusSession:
 def accepting(receiver: ServiceBusReceiver) -> bool:
     """Return whether a receiver waits for a session."""
     assert isinstance(receiver, ServiceBusSessionReceiver)
-    return receiver._of_session._accepting.locked()
+    lock = receiver._of_session._accepting
+    return lock is not None and lock.locked()
 
 
 # -- the basics --------------------------------------------------------------------------------------------------------
@@ -202,8 +203,8 @@ def test_an_interruption_ends_the_acceptance_of_the_next_session(
     client: ServiceBusClient, sender: ServiceBusSender, interrupt: Callable[[], None]
 ) -> None:
     def waits() -> bool:
-        handlers = list(client._aio._children)
-        return any(isinstance(each, AsyncSessionReceiver) and each._accepting.locked() for each in handlers)
+        locks = [each._accepting for each in list(client._aio._children) if isinstance(each, AsyncSessionReceiver)]
+        return any(lock is not None and lock.locked() for lock in locks)
 
     with interrupted_when(waits, interrupt), pytest.raises(KeyboardInterrupt):
         client.accept_next_session("q")

@@ -145,7 +145,7 @@ async def given_back(receiver: ServiceBusReceiver) -> None:
     """Wait until all messages that the receiver returns are in the queue again."""
     entity = receiver._aio._lookup.found
     assert entity is not None
-    await entity.partition_client(entity.numbers[0]).given_back()
+    await entity.given_back()
 
 
 def test_an_interruption_withdraws_a_call_that_has_not_begun(

@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from sbredis.client import Pauses
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sbredis.registry import BucketChanges
 
 __all__ = ["BucketLog", "BucketLogs", "LogPace", "News"]
@@ -128,6 +130,8 @@ class BucketLogs:
     def __init__(self, buckets: int, pace: LogPace) -> None:
         self._pace = pace
         self.logs = [BucketLog() for _ in range(buckets)]
+        self._unread = set(range(buckets))
+        """The buckets whose logs were not read to the end."""
         self._soon = dict.fromkeys(range(buckets))
         """The buckets that are read at the next opportunity. The first one has waited longest."""
         self._heard: dict[int, None] = {}
@@ -143,14 +147,12 @@ class BucketLogs:
     @property
     def whole(self) -> bool:
         """Whether each bucket was read to the end at least once, and nothing newer is known to be unread."""
-        return not (self._soon or self._heard or self._reading) and all(log.whole for log in self.logs)
+        return not (self._soon or self._heard or self._reading or self._unread)
 
     @property
     def tried(self) -> bool:
         """Whether each bucket was read to the end once, or could not be read."""
-        return all(log.whole or number in self._failed for number, log in enumerate(self.logs)) and not (
-            self._soon.keys() - self._failed.keys()
-        )
+        return self._unread | self._soon.keys() <= self._failed.keys()
 
     def heard(self, number: int) -> None:
         """Read a bucket at once, because it has announced a change."""
@@ -201,7 +203,9 @@ class BucketLogs:
         """End the reading of a page of a bucket, and return what it says."""
         self._reading.pop(number, None)
         self._failed.pop(number, None)
-        news, more = self.logs[number].took(changes)
+        log = self.logs[number]
+        news, more = log.took(changes)
+        (self._unread.discard if log.whole else self._unread.add)(number)
         if more:
             self._heard[number] = None
         else:
@@ -220,16 +224,22 @@ class BucketLogs:
         room, times = self._pace.at_once - self._punctual(now), list[float]()
         roomy = now if room > 0 else self._roomy_at(now)
         times += [max(roomy, read_at + self._pace.round) for read_at in list(self._at_rest.values())[:1]]
-        soon = [self._until(each) for each in self._soon if each not in self._reading]
-        times += [max(roomy, self._next_round, at) for at in soon]
+        times.append(max(roomy, self._next_round, self._first(self._soon)))
         roomy = now if room + self._pace.kept > 0 else roomy
-        times += [max(roomy, self._until(number)) for number in self._heard if number not in self._reading]
-        return max(0.0, min(times, default=math.inf) - now)
+        times.append(max(roomy, self._first(self._heard)))
+        return max(0.0, min(times) - now)
 
     def _roomy_at(self, now: float) -> float:
         """Return when the next reading will be late."""
         return min((at for began in self._reading.values() if (at := began + self._pace.patience) > now), default=now)
 
-    def _until(self, number: int) -> float:
-        failed = self._failed.get(number)
-        return -math.inf if failed is None else failed[0]
+    def _first(self, numbers: Iterable[int]) -> float:
+        """Return when the first of these buckets may be read again that is not being read; infinity without one."""
+        first = math.inf
+        for number in numbers:
+            if number not in self._reading:
+                failed = self._failed.get(number)
+                if failed is None:
+                    return -math.inf
+                first = min(first, failed[0])
+        return first

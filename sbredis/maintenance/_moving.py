@@ -48,12 +48,25 @@ if TYPE_CHECKING:
     from sbredis.model import MoveKind
     from sbredis.registry import EntityRecord
 
-__all__ = ["PACE", "Mover", "MovingDuty", "destinations_of"]
+__all__ = ["PACE", "Mover", "MovingDuty", "destinations_of", "pause_after"]
+
+
+_GATHERING = 0.02
+"""The seconds from one reading of a partition to the next while messages come all the time."""
 
 
 def destinations_of(shared: DutyResources, source: Entity, number: int) -> Destinations:
     """Return what finds the destinations of the messages that wait in a partition of ``source``."""
     return Destinations(source, number, _Targets(shared, source), Purpose())
+
+
+def pause_after(took: float, *, before: bool, onward: int) -> float:
+    """Return the seconds to wait between two readings of a partition, so that messages gather there.
+
+    The first reading found messages, and moving them took some seconds. A mover waits only if it had found some
+    ``before``, too: then they come all the time. It does not wait if more wait already, from ``onward`` on.
+    """
+    return max(0.0, _GATHERING - took) if before and not onward else 0.0
 
 
 class _Targets(Finder):
@@ -122,6 +135,8 @@ class Mover:
         self.connection = shared.connection
         self._doors: dict[Destination, str] = {}
         """The last known doors of destinations."""
+        self._one_server = self.connection.target.kind != "cluster"
+        """Whether one script may use the keys of several slots."""
         self._strangers: dict[Origin, tuple[Entity, int]] = {}
         """Sources that may be gone, each with the partition that remembers it."""
         self._looked_at = 0
@@ -207,7 +222,8 @@ class Mover:
         ends, start = loop.time() + _TURN, 0
         failed: ServiceBusError | None = None
         destinations = destinations_of(self.shared, source, number)
-        while loop.time() < ends:
+        before = False
+        while (begun := loop.time()) < ends:
             doors = dict(self._doors)  # a door must be known before the messages are read
             request = partial(Partition.outgoing, start=start, now=connection.clock.told())
             waiting = await ask(connection, source, number, request)
@@ -217,11 +233,15 @@ class Mover:
                 if failed is not None:
                     raise failed
                 return True
-            error = await self._move(Carrier(source, number, waiting.birth, destinations, doors), waiting)
+            carrier = Carrier(source, number, waiting.birth, destinations, doors, one_server=self._one_server)
+            error = await self._move(carrier, waiting)
             if error is not None:
                 failed, start = error, waiting.onward
                 if not start:
                     raise failed
+            elif pause := pause_after(loop.time() - begun, before=before, onward=waiting.onward):
+                await asyncio.sleep(pause)
+            before = True
         if failed is not None:
             raise failed
         return False
@@ -231,6 +251,7 @@ class Mover:
         heaps, error = await carrier.destinations.sorted(waiting.messages, waiting.now)
         failed = await carrier.carry_all(heaps, [batch.destination for batch in waiting.batches])
         self._doors |= carrier.doors
+        self._one_server = self._one_server and carrier.one_server
         self._strangers |= carrier.strangers
         self._forget_some()
         return failed or error

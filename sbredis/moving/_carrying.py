@@ -40,6 +40,7 @@ from sbredis.exceptions import (
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
     Outcome,
+    ScriptRefusedError,
     ServiceBusError,
     ServiceBusQuotaExceededError,
     ServiceBusServerBusyError,
@@ -53,8 +54,8 @@ from sbredis.moving._moves import (
     Fault,
     Freeze,
     Move,
+    MoveAtOnce,
     MoveGroup,
-    MoveInSlot,
     ReadBatch,
     Settle,
     Take,
@@ -77,6 +78,10 @@ _CODES: tuple[tuple[type[ServiceBusError], str], ...] = (
     (MessagingEntityNotFoundError, "GONE"),
 )
 """The refusals of a destination within the same slot, and their codes."""
+
+
+_SLOTS_APART = "CROSSSLOT"
+"""The refusal of what looks like one server, and is a proxy in front of several: keys of several slots in one call."""
 
 
 async def ask(connection: Connection, entity: Entity, number: int, make: Callable[[Partition], Request[T]]) -> T:
@@ -137,11 +142,15 @@ class Carrier:
         birth: str,
         destinations: Destinations,
         doors: Mapping[Destination, str] | None = None,
+        *,
+        one_server: bool = False,
     ) -> None:
         self._connection = source.connection
         self._source = source
         self._number = number
         self._origin = Origin(source.record.id, birth)
+        self.one_server = one_server
+        """Whether one server has all slots, so that one script may use the keys of several: until it refuses that."""
         self.destinations = destinations
         self.doors = dict(doors or {})
         """The doors of destinations: before a move, those that were known before the messages were read."""
@@ -176,16 +185,20 @@ class Carrier:
 
         ``entity`` is ``None`` if the messages cannot be moved to any destination.
         """
-        same_slot = entity is not None and destination.number == self._number
+        one_script = entity is not None and (destination.number == self._number or self._takes_transfers(moves))
         # A call that moves messages to a topic also deletes them at their source, so it makes fewer copies than a send.
         routing = None if entity is None else entity.routing
         most = MOST_AT_ONCE if routing is None else min(MOST_AT_ONCE, max(1, routing.most // 2))
-        group = MoveGroup(moves, same_slot=same_slot, door=self.doors.get(destination, ""), most=most)
+        group = MoveGroup(moves, one_script=one_script, door=self.doors.get(destination, ""), most=most)
         try:
             await self._carry(group, destination, entity)
         finally:
             self.carried |= group.carried
             self.given_up |= group.given_up
+
+    def _takes_transfers(self, moves: Sequence[Move]) -> bool:
+        """Return whether one script can move messages to another slot: transfers, on a server that has all slots."""
+        return self.one_server and all([move.message.delivery.state == "x" for move in moves])  # noqa: C419 -- faster
 
     async def _carry(self, group: MoveGroup, destination: Destination, entity: Entity | None) -> None:
         incarnation = (entity or self._source).record.incarnation
@@ -196,9 +209,9 @@ class Carrier:
                     if group.door:
                         self.doors[destination] = group.door
                     return
-                case MoveInSlot():
-                    assert entity is not None  # only a destination that exists is in the same slot
-                    await self._in_slot(group, entity, destination, action)
+                case MoveAtOnce():
+                    assert entity is not None  # one script moves only to a destination that exists
+                    await self._at_once(group, entity, destination, action)
                 case Freeze():
                     batch = await self._freeze(group, destination, incarnation, action)
                 case ReadBatch():
@@ -210,11 +223,11 @@ class Carrier:
                     assert batch is not None
                     await self._settle(group, destination, batch, action)
 
-    async def _in_slot(self, group: MoveGroup, entity: Entity, destination: Destination, action: MoveInSlot) -> None:
+    async def _at_once(self, group: MoveGroup, entity: Entity, destination: Destination, action: MoveAtOnce) -> None:
         bound = [move.message for move in action.moves]
         now, record, number = self._connection.clock.told(), entity.record, destination.number
         if record.id != destination.entity:
-            self._gone_in_slot(group, record.path)
+            self._gone_at_once(group, record.path)
             return
 
         def make(source: Partition) -> Request[Transacted]:
@@ -223,14 +236,20 @@ class Carrier:
                 sending = sending_of(entity, number, bound, now)
             except (SettingsStaleError, MessageSizeExceededError) as error:
                 raise PartRefusedError(error, operation=1) from None
-            return transact(CallId("", 0, now), [withdrawal, Operation(entity.partition(number), sending)])
+            operations = [withdrawal, Operation(entity.partition(number), sending)]
+            return transact(CallId("", 0, now), operations, in_one_slot=not self.one_server)
 
         try:
             await ask_to_store(
                 self._connection, self._source, self._number, make, neutral=entity.record.kind != "topic"
             )
         except PartRefusedError as refusal:
-            await self._refused_in_slot(group, entity, record, refusal)
+            await self._refused_at_once(group, entity, destination.number, record, refusal)
+        except ScriptRefusedError as error:
+            if error.reply_code != _SLOTS_APART:
+                raise
+            self.one_server = False
+            group.overtaken()  # what the next reading finds is moved by three calls
         except ServiceBusError as error:
             if error.outcome is not Outcome.UNKNOWN:
                 raise
@@ -238,8 +257,8 @@ class Carrier:
         else:
             group.moved()
 
-    async def _refused_in_slot(
-        self, group: MoveGroup, entity: Entity, record: EntityRecord, refusal: PartRefusedError
+    async def _refused_at_once(
+        self, group: MoveGroup, entity: Entity, number: int, record: EntityRecord, refusal: PartRefusedError
     ) -> None:
         """Give up what the destination has refused, or correct the client's knowledge of the destination."""
         error, until = refusal.reason, asyncio.get_running_loop().time() + CALLING
@@ -247,14 +266,14 @@ class Carrier:
         if isinstance(error, MessagesMovedError):
             group.absent(refusal.detail.split())
         elif isinstance(error, SettingsBehindError):
-            await entity.partition_client(self._number).tell(until)
+            await entity.partition_client(number).tell(until)
         elif isinstance(error, SettingsStaleError):
             await entity.reload(record, until)
         elif code == "GONE":
             try:
                 await _recover(entity, until)
             except MessagingEntityNotFoundError:
-                self._gone_in_slot(group, record.path)
+                self._gone_at_once(group, record.path)
         elif code == "TOOLARGE" and await entity.refresh(until):
             return  # the limit may be another one now
         elif code is not None:
@@ -262,7 +281,7 @@ class Carrier:
         else:
             raise error
 
-    def _gone_in_slot(self, group: MoveGroup, path: str) -> None:
+    def _gone_at_once(self, group: MoveGroup, path: str) -> None:
         if self.destinations.purpose.chosen:
             group.refused("GONE", "", fault_of("GONE", path))
         else:

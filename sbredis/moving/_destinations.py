@@ -17,6 +17,7 @@ from sbredis.engine import (
     Content,
     Delivery,
     Destination,
+    Recipient,
     number_of,
     partition_for_key,
     recipient_of,
@@ -32,7 +33,6 @@ from sbredis.moving._moves import Bound, Fault, Move
 
 if TYPE_CHECKING:
     from sbredis.client import Entity
-    from sbredis.engine import Outgoing
     from sbredis.registry import EntityRecord
 
 __all__ = ["Destinations", "Finder", "Heap", "MoveSource", "NotKnownYetError", "fault_of", "partition_of"]
@@ -76,15 +76,6 @@ def partition_of(entity: Entity, content: Content, number: int) -> int:
     return entity.numbers[bisect_left(entity.numbers, number) % len(entity.numbers)]
 
 
-def _fits(entity: Entity, made: Outgoing) -> bool:
-    """Return whether an entity takes a message of this size, as far as the client knows."""
-    try:
-        entity.partition(entity.numbers[0]).check_outgoing([made])
-    except MessageSizeExceededError:
-        return False
-    return True
-
-
 @dataclass(eq=False, slots=True)
 class Heap:
     """Messages for one destination, in their order."""
@@ -108,6 +99,11 @@ class MoveSource:
         """The name under which messages without a destination are frozen, to be given up."""
         return Destination(self.record.id, self.number)
 
+    def _number(self, delivery: Delivery) -> int:
+        """Return the sequence number of a message, and of a dead letter the one that it had before it died."""
+        own = delivery.died_as if delivery.died_as is not None else number_of(delivery.name)
+        return (self.number << 48 if self.record.partitioned else 0) + own
+
     def move(
         self, delivery: Delivery, purpose: Purpose, entity: Entity | None, path: str, now: int
     ) -> tuple[Move, Destination]:
@@ -117,14 +113,12 @@ class MoveSource:
         if delivery.record == LOST_RECORD:
             return Move(Bound(delivery), fault_of("LOST", path)), self.nowhere
         why = purpose.kind(delivery)
-        own = delivery.died_as if delivery.died_as is not None else number_of(delivery.name)
-        number = (self.number << 48 if self.record.partitioned else 0) + own
         died_in = self.record.path if why in {"dead", "redrive"} else None
         try:
             made, content = moved(
                 delivery,
                 purpose,
-                number=number,
+                number=0 if why == "transfer" else self._number(delivery),
                 now=now,
                 died_in=died_in,
                 detects_duplicates=entity.detects_duplicates,
@@ -179,22 +173,22 @@ class Destinations:
 
         Before a message is given up because of the client's knowledge of its destination, this knowledge is renewed.
         """
-        renewed: set[str] = set()
+        renewed = set[Recipient | MoveKind | None]()
         while (result := await self._sorted(messages, now, renewed)) is None:
             pass
         return result
 
     async def _sorted(
-        self, messages: Iterable[Delivery], now: int, renewed: set[str]
+        self, messages: Iterable[Delivery], now: int, renewed: set[Recipient | MoveKind | None]
     ) -> tuple[list[Heap], ServiceBusError | None] | None:
         """Sort messages. Return ``None`` if the knowledge of a destination was renewed meanwhile."""
         heaps: dict[Destination, Heap] = {}
-        targets: dict[str, tuple[Entity | None, str] | None] = {}
+        targets: dict[Recipient | MoveKind | None, tuple[Entity | None, str] | None] = {}
         missing: ServiceBusError | None = None
         for each in messages:
             why = self.purpose.kind(each)
             try:
-                key = str(recipient_of(each)) if why == "transfer" else why
+                key = recipient_of(each) if why == "transfer" else why
             except DataLayoutError:
                 moves = heaps.setdefault(self.nowhere, Heap(self.nowhere, None, [])).moves
                 moves.append(Move(Bound(each), fault_of("UNREADABLE", "its destination")))
@@ -209,7 +203,8 @@ class Destinations:
                 continue
             entity, path = target
             move, place = self._source.move(each, self.purpose, entity, path, now)
-            if entity is not None and move.message.outgoing is not None and not _fits(entity, move.message.outgoing):
+            made = move.message.outgoing
+            if entity is not None and made is not None and len(made.payload) > entity.largest_message:
                 move, place = Move(Bound(each), fault_of("TOOLARGE", path)), self.nowhere
             if move.fault is not None and entity is not None and key not in renewed:
                 renewed.add(key)

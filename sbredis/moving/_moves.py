@@ -7,11 +7,11 @@ A *mover* reads the messages that wait in a source partition, and groups them by
 another entity. This module decides the steps for one group. The messages of a group are moved in their order, in
 pieces.
 
-Within one slot, one script removes a piece at the source and stores it at the destination. Between slots there are
-three steps. The source *freezes* the piece as a *batch*, which has a number and never changes. The destination *judges*
-the batch: it stores all messages, or it refuses the batch and remembers why. The source *settles* the batch by this
-verdict: it deletes the messages, returns them to their places, or gives them up. Each step may be repeated, also by
-another mover, so a mover that stops between two steps does no harm::
+If one script can use both partitions, it removes a piece at the source and stores it at the destination. Otherwise
+there are three steps. The source *freezes* the piece as a *batch*, which has a number and never changes. The
+destination *judges* the batch: it stores all messages, or it refuses the batch and remembers why. The source *settles*
+the batch by this verdict: it deletes the messages, returns them to their places, or gives them up. Each step may be
+repeated, also by another mover, so a mover that stops between two steps does no harm::
 
     piece ──FREEZE──► batch ──TAKE──► verdict ──SETTLE──► next piece
                         ▲
@@ -48,8 +48,8 @@ __all__ = [
     "Fault",
     "Freeze",
     "Move",
+    "MoveAtOnce",
     "MoveGroup",
-    "MoveInSlot",
     "ReadBatch",
     "Settle",
     "Take",
@@ -91,7 +91,7 @@ class Move(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class MoveInSlot:
+class MoveAtOnce:
     """Move these messages with one script. Report ``moved``, ``absent``, ``overtaken`` or ``refused``."""
 
     moves: tuple[Move, ...]
@@ -136,7 +136,7 @@ class Ended:
     """The group has ended. Read the source again."""
 
 
-Action = MoveInSlot | Freeze | ReadBatch | Take | Settle | Ended
+Action = MoveAtOnce | Freeze | ReadBatch | Take | Settle | Ended
 
 MOST_AT_ONCE, MOST_BYTES = 500, 1024 * 1024
 """The largest number of messages in a piece, and the largest total size of several messages.
@@ -170,8 +170,8 @@ class MoveGroup:
 
     moves: Sequence[Move]
     """The messages, in their order. Empty if a batch of an earlier mover is outstanding."""
-    same_slot: bool
-    """Whether both partitions are in one slot."""
+    one_script: bool
+    """Whether one script can move the messages: both partitions are in one slot, or all slots are on one server."""
     door: str = ""
     """The last known door of the destination."""
     most: int = MOST_AT_ONCE
@@ -217,8 +217,8 @@ class MoveGroup:
             piece = self._piece()
             if piece is None:
                 return Ended()
-            in_slot = self.same_slot and piece.fault is None
-            return MoveInSlot(piece.moves) if in_slot else Freeze(piece.moves)
+            at_once = self.one_script and piece.fault is None
+            return MoveAtOnce(piece.moves) if at_once else Freeze(piece.moves)
         if self._next is _Next.READ:
             return ReadBatch()
         if self._next is _Next.TAKE:
@@ -267,7 +267,7 @@ class MoveGroup:
         self._next = _Next.END
 
     def refused(self, code: str, detail: str, fault: Fault) -> None:
-        """Report that the destination has refused the piece within one slot. Nothing was changed.
+        """Report that the destination has refused the piece that one script was to move. Nothing was changed.
 
         ``fault`` is the reason that a message gets if it has caused this refusal.
         """

@@ -298,10 +298,10 @@ def test_further_pages_are_read_at_once() -> None:
     logs = BucketLogs(1, PACE)
     assert logs.begin(0.0) == [0]
     logs.took(0, QUIET._replace(more=True), 0.0)
-    assert not logs.whole
+    assert (logs.whole, logs.tried) == (False, False)
     assert logs.begin(0.0) == [0]
     logs.took(0, QUIET, 0.0)
-    assert logs.whole
+    assert (logs.whole, logs.tried) == (True, True)
 
 
 @pytest.mark.parametrize("heard", [True, False])

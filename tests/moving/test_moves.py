@@ -17,8 +17,8 @@ from sbredis.moving._moves import (
     Fault,
     Freeze,
     Move,
+    MoveAtOnce,
     MoveGroup,
-    MoveInSlot,
     ReadBatch,
     Settle,
     Take,
@@ -41,26 +41,26 @@ def names(of: Any) -> str:
 
 
 def test_a_group_in_one_slot_is_moved_with_one_script() -> None:
-    group = MoveGroup(moves("abc"), same_slot=True)
-    assert group.next() == MoveInSlot(moves("abc"))
-    assert group.next() == MoveInSlot(moves("abc"))  # without a report the action stays the same
+    group = MoveGroup(moves("abc"), one_script=True)
+    assert group.next() == MoveAtOnce(moves("abc"))
+    assert group.next() == MoveAtOnce(moves("abc"))  # without a report the action stays the same
     group.moved()
     assert group.next() == Ended()
 
 
 def test_messages_that_are_absent_do_not_hold_the_others_of_their_piece_up() -> None:
     """The pieces that follow wait for the next reading of the source, which knows the place of the absent ones."""
-    group = MoveGroup(moves("abcdef"), same_slot=True, most=3)
-    assert group.next() == MoveInSlot(moves("abc"))
+    group = MoveGroup(moves("abcdef"), one_script=True, most=3)
+    assert group.next() == MoveAtOnce(moves("abc"))
     group.absent({"b"})
-    assert group.next() == MoveInSlot(moves("ac"))
+    assert group.next() == MoveAtOnce(moves("ac"))
     group.moved()
     assert group.next() == Ended()
 
 
 @pytest.mark.parametrize("absent", ["ab", "all"])
 def test_a_group_ends_if_no_message_is_there_as_it_was_read(absent: str) -> None:
-    group = MoveGroup(moves("ab"), same_slot=True)
+    group = MoveGroup(moves("ab"), one_script=True)
     group.absent({*absent} if absent == "ab" else {"all"})
     assert group.next() == Ended()
 
@@ -75,16 +75,16 @@ def test_a_group_ends_if_no_message_is_there_as_it_was_read(absent: str) -> None
     ],
 )
 def test_large_messages_and_many_messages_are_moved_in_pieces(sizes: list[int], pieces: list[int]) -> None:
-    group = MoveGroup([Move(message(str(number), size)) for number, size in enumerate(sizes)], same_slot=True)
+    group = MoveGroup([Move(message(str(number), size)) for number, size in enumerate(sizes)], one_script=True)
     found: list[int] = []
-    while isinstance(action := group.next(), MoveInSlot):
+    while isinstance(action := group.next(), MoveAtOnce):
         found.append(len(action.moves))
         group.moved()
     assert (found, action) == (pieces, Ended())
 
 
 def test_a_group_between_slots_is_frozen_taken_and_settled() -> None:
-    group = MoveGroup(moves("abc"), same_slot=False, door="d")
+    group = MoveGroup(moves("abc"), one_script=False, door="d")
     assert group.next() == Freeze(moves("abc"))
     group.frozen(7, "abc")
     assert group.next() == Take(7, moves("abc"), "d")
@@ -95,7 +95,7 @@ def test_a_group_between_slots_is_frozen_taken_and_settled() -> None:
 
 
 def test_a_batch_of_an_earlier_mover_is_read_first() -> None:
-    group = MoveGroup((), same_slot=False)
+    group = MoveGroup((), one_script=False)
     assert group.next() == ReadBatch()
     group.read(3, moves("ab"))
     assert group.next() == Take(3, moves("ab"), "")
@@ -105,13 +105,13 @@ def test_a_batch_of_an_earlier_mover_is_read_first() -> None:
 
 
 def test_a_batch_that_is_not_outstanding_any_more_ends_the_group() -> None:
-    group = MoveGroup((), same_slot=False)
+    group = MoveGroup((), one_script=False)
     group.overtaken()
     assert group.next() == Ended()
 
 
 def test_the_batch_is_read_again_before_a_new_door_is_used() -> None:
-    group = MoveGroup(moves("ab"), same_slot=False)
+    group = MoveGroup(moves("ab"), one_script=False)
     group.frozen(1, "ab")
     group.judged("door", "new")
     assert group.next() == ReadBatch()
@@ -126,7 +126,7 @@ def test_the_batch_is_read_again_before_a_new_door_is_used() -> None:
 )
 def test_only_a_batch_that_no_destination_was_asked_to_take_is_given_up(batch: int, action: Take | Settle) -> None:
     """A take of the batch may have run, so its destination decides. Another mover may have settled it meanwhile."""
-    group = MoveGroup(moves("ab"), same_slot=False)
+    group = MoveGroup(moves("ab"), one_script=False)
     group.frozen(1, "ab")
     group.judged("door", "new")
     group.read(batch, moves("ab", "b"))
@@ -138,7 +138,7 @@ def test_only_a_batch_that_no_destination_was_asked_to_take_is_given_up(batch: i
     [("again", Settle(1, "again", names=("a",))), ("over", Settle(1, "back"))],
 )
 def test_after_a_rollback_the_source_is_read_again(verdict: str, settle: Settle) -> None:
-    group = MoveGroup(moves("abc"), same_slot=False, most=2)
+    group = MoveGroup(moves("abc"), one_script=False, most=2)
     assert group.next() == Freeze(moves("ab"))  # the first piece; another one would follow
     group.frozen(1, "ab")
     group.judged(verdict, names=["a"])
@@ -148,7 +148,7 @@ def test_after_a_rollback_the_source_is_read_again(verdict: str, settle: Settle)
 
 
 def test_a_settlement_by_another_mover_ends_the_group() -> None:
-    group = MoveGroup(moves("abc"), same_slot=False, most=1)
+    group = MoveGroup(moves("abc"), one_script=False, most=1)
     assert group.next() == Freeze(moves("a"))  # the first piece; two others would follow
     group.frozen(1, "a")
     group.judged("taken")
@@ -158,7 +158,7 @@ def test_a_settlement_by_another_mover_ends_the_group() -> None:
 
 @pytest.mark.parametrize(("others", "foreign"), [("xy", False), ("abx", False), ("abc", True)])
 def test_a_batch_with_other_messages_or_another_purpose_is_read_before_it_is_taken(others: str, foreign: bool) -> None:
-    group = MoveGroup(moves("abc"), same_slot=False)
+    group = MoveGroup(moves("abc"), one_script=False)
     group.frozen(1, others, foreign=foreign)
     assert group.next() == ReadBatch()
     group.read(1, moves(others))
@@ -167,7 +167,7 @@ def test_a_batch_with_other_messages_or_another_purpose_is_read_before_it_is_tak
 
 def test_a_batch_with_a_part_of_the_messages_is_the_last_one() -> None:
     """The rest may come before later messages, so the source is read again."""
-    group = MoveGroup(moves("abcd"), same_slot=False, most=3)
+    group = MoveGroup(moves("abcd"), one_script=False, most=3)
     group.next()
     group.frozen(1, "ac")
     assert group.next() == Take(1, moves("ac"), "")
@@ -176,20 +176,20 @@ def test_a_batch_with_a_part_of_the_messages_is_the_last_one() -> None:
     assert group.next() == Ended()
 
 
-@pytest.mark.parametrize("same_slot", [True, False])
-def test_a_message_that_cannot_be_moved_is_frozen_alone_and_given_up(same_slot: bool) -> None:
-    group = MoveGroup(moves("b", "b"), same_slot=same_slot)
+@pytest.mark.parametrize("one_script", [True, False])
+def test_a_message_that_cannot_be_moved_is_frozen_alone_and_given_up(one_script: bool) -> None:
+    group = MoveGroup(moves("b", "b"), one_script=one_script)
     assert group.next() == Freeze(moves("b", "b"))
     group.frozen(1, "b")
     assert group.next() == Settle(1, "refused", given_up=((moves("b", "b")[0], WRONG),))
 
 
 def test_a_disabled_destination_refuses_all_messages_at_once() -> None:
-    group = MoveGroup(moves("abc"), same_slot=False)
+    group = MoveGroup(moves("abc"), one_script=False)
     group.frozen(1, "abc")
     group.judged("DISABLED", "SendDisabled", fault=FULL)
     assert group.next() == Settle(1, "refused", given_up=tuple((move, FULL) for move in moves("abc")))
-    group = MoveGroup(moves("abc"), same_slot=True)
+    group = MoveGroup(moves("abc"), one_script=True)
     group.refused("DISABLED", "SendDisabled", FULL)
     assert group.next() == Freeze(moves("abc"))
     group.frozen(1, "abc")
@@ -197,22 +197,22 @@ def test_a_disabled_destination_refuses_all_messages_at_once() -> None:
 
 
 def test_the_message_that_is_too_large_is_known_by_its_index() -> None:
-    group = MoveGroup(moves("abc"), same_slot=False)
+    group = MoveGroup(moves("abc"), one_script=False)
     group.frozen(1, "abc")
     group.judged("TOOLARGE", "1", fault=FULL)
     assert group.next() == Settle(1, "refused", given_up=((moves("b")[0], FULL),))
     group.settled(done=True)
     assert group.next() == Freeze(moves("a"))
-    group = MoveGroup(moves("abc"), same_slot=True)
+    group = MoveGroup(moves("abc"), one_script=True)
     group.refused("TOOLARGE", "1", FULL)
-    assert group.next() == MoveInSlot(moves("a"))
+    assert group.next() == MoveAtOnce(moves("a"))
     group.moved()
     assert group.next() == Freeze(moves("b"))
 
 
 @pytest.mark.parametrize("detail", ["3", "-1", "", "not an index"])
 def test_a_piece_without_a_known_guilty_message_is_divided(detail: str) -> None:
-    group = MoveGroup(moves("abc"), same_slot=False)
+    group = MoveGroup(moves("abc"), one_script=False)
     group.frozen(1, "abc")
     group.judged("TOOLARGE", detail, fault=FULL)
     assert group.next() == Settle(1, "back")
@@ -270,7 +270,7 @@ def carry_out(world: World, group: MoveGroup, left: list[str]) -> None:
         world.steps += 1
         assert world.steps < 2000
         match action:
-            case MoveInSlot():
+            case MoveAtOnce():
                 wanted = list(names(action.moves))
                 if gone := set(wanted) - set(left):
                     group.absent(gone)
@@ -309,7 +309,7 @@ def carry_out(world: World, group: MoveGroup, left: list[str]) -> None:
     taken_away=st.sets(st.sampled_from("abcdefghijklmnopqrst")),
     code=st.sampled_from(["TOOLARGE", "SESSIONS", "QUOTA"]),
     most=st.integers(1, 20),
-    same_slot=st.booleans(),
+    one_script=st.booleans(),
     stale=st.booleans(),
 )
 def test_each_message_is_moved_or_given_up_once_and_in_order(
@@ -320,7 +320,7 @@ def test_each_message_is_moved_or_given_up_once_and_in_order(
     taken_away: set[str],
     code: str,
     most: int,
-    same_slot: bool,
+    one_script: bool,
     stale: bool,
 ) -> None:
     everything = "abcdefghijklmnopqrst"[:count]
@@ -333,10 +333,10 @@ def test_each_message_is_moved_or_given_up_once_and_in_order(
     seen = everything  # the mover has read messages that a receiver has taken away since then
     for _ in range(100):
         if world.batch is not None:
-            carry_out(world, MoveGroup((), same_slot=False), left)
+            carry_out(world, MoveGroup((), one_script=False), left)
         if not left:
             break
-        carry_out(world, MoveGroup(moves(seen), same_slot=same_slot, most=most), left)
+        carry_out(world, MoveGroup(moves(seen), one_script=one_script, most=most), left)
         seen = "".join(left)
     assert left == []
     assert world.batch is None
@@ -361,7 +361,7 @@ def test_each_message_is_moved_or_given_up_once_and_in_order(
     ],
 )
 def test_messages_that_are_back_do_not_count(verdict: str, detail: str, *, done: bool, carried: str) -> None:
-    group = MoveGroup(moves("abc"), same_slot=False)
+    group = MoveGroup(moves("abc"), one_script=False)
     group.frozen(1, "abc")
     group.judged(verdict, detail, fault=FULL)
     group.settled(done=done)
@@ -369,7 +369,7 @@ def test_messages_that_are_back_do_not_count(verdict: str, detail: str, *, done:
 
 
 def test_a_batch_of_another_mover_does_not_count() -> None:
-    group = MoveGroup(moves("abc"), same_slot=False)
+    group = MoveGroup(moves("abc"), one_script=False)
     group.frozen(1, "abc", foreign=True)
     group.read(1, moves("abc"))
     group.judged("taken")
@@ -378,11 +378,11 @@ def test_a_batch_of_another_mover_does_not_count() -> None:
 
 
 def test_messages_count_if_one_script_has_moved_them_or_may_have() -> None:
-    group = MoveGroup(moves("abc"), same_slot=True, most=2)
-    assert group.next() == MoveInSlot(moves("ab"))
+    group = MoveGroup(moves("abc"), one_script=True, most=2)
+    assert group.next() == MoveAtOnce(moves("ab"))
     group.moved()
     assert group.carried == set("ab")
-    assert group.next() == MoveInSlot(moves("c"))
+    assert group.next() == MoveAtOnce(moves("c"))
     group.lost()
     assert group.carried == set("abc")
     assert group.next() == Ended()
@@ -397,7 +397,7 @@ class Shared:
 
     left: list[str]
     refused: set[str]
-    same_slot: bool
+    one_script: bool
     there: list[str] = field(default_factory=list[str])
     given_up: list[str] = field(default_factory=list[str])
     batch: tuple[int, int, list[str]] | None = None
@@ -417,7 +417,7 @@ class Shared:
         match action := group.next():
             case Ended():
                 return True
-            case MoveInSlot():
+            case MoveAtOnce():
                 self.move(group, list(names(action.moves)))
             case Freeze():
                 self.freeze([name for name in names(action.moves) if name in self.left], mover)
@@ -471,23 +471,23 @@ class Shared:
     count=st.integers(1, 12),
     refused=st.sets(st.sampled_from("abcdefghijkl")),
     most=st.integers(1, 12),
-    same_slot=st.booleans(),
+    one_script=st.booleans(),
     stale=st.integers(0, 3),
     turns=st.lists(st.integers(0, 1), max_size=60),
 )
 def test_each_message_is_counted_by_the_one_mover_that_has_moved_it(
-    *, count: int, refused: set[str], most: int, same_slot: bool, stale: int, turns: list[int]
+    *, count: int, refused: set[str], most: int, one_script: bool, stale: int, turns: list[int]
 ) -> None:
     """Two movers take turns in any order. Nobody counts the batch of a third one that has died."""
-    world = Shared(list("abcdefghijkl"[:count]), refused, same_slot)
+    world = Shared(list("abcdefghijkl"[:count]), refused, one_script)
     of_dead = world.left[:stale]
     if of_dead:
         world.batches, world.batch, world.left = 1, (1, 2, of_dead), world.left[stale:]
 
     def begin() -> MoveGroup:
         if world.batch is not None:
-            return MoveGroup((), same_slot=False)
-        return MoveGroup(moves("".join(world.left)), same_slot=same_slot, most=most)
+            return MoveGroup((), one_script=False)
+        return MoveGroup(moves("".join(world.left)), one_script=one_script, most=most)
 
     groups, counted = [begin(), begin()], [set[str](), set[str]()]
     for mover in [*turns, *[0, 1] * 400]:

@@ -45,6 +45,8 @@ class Worker(Router):
 
     def __init__(self, fully_qualified_namespace: str | None = None, **options: Unpack[WorkerOptions]) -> None:
         super().__init__()
+        if fully_qualified_namespace is not None:
+            require_instance("the connection string", fully_qualified_namespace, str)
         self._url = fully_qualified_namespace
         for name in options:
             if name not in WorkerOptions.__annotations__:

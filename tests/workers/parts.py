@@ -8,7 +8,7 @@ from sbredis.workers import Worker
 from sbredis.workers._worker import begun, setup_of
 from sbredis.workers.running._runtime import Parts, Runtime
 
-__all__ = ["begun_with"]
+__all__ = ["Parts", "Runtime", "begun_with"]
 
 
 def begun_with(worker: Worker, parts: Parts) -> AbstractAsyncContextManager[Runtime]:

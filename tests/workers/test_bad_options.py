@@ -148,6 +148,7 @@ def test_a_wrong_option_of_a_worker_is_refused(kind: type[Exception], text: str,
 def test_other_wrong_calls_are_refused() -> None:
     worker: Any = Worker("redis://nowhere")
     calls: list[tuple[type[Exception], str, Callable[[], object]]] = [
+        (TypeError, "the connection string must be a str, not int", lambda: Worker(anything(5))),
         (TypeError, r"@queue needs the name of its entity: write @….queue\('NAME'\)", lambda: worker.queue(print)),
         (TypeError, "the name of a queue must be a str, not int", lambda: worker.queue(5)),
         (ValueError, "the name of a subscription must not be empty", lambda: worker.subscription("t", "")),

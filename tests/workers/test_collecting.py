@@ -14,6 +14,7 @@ from sbredis.aio import ServiceBusClient
 from sbredis.servers import LocalServer
 from sbredis.workers import Worker
 from sbredis.workers.running._collecting import THRESHOLD, collecting_less
+from tests.plugins.parts import first
 from tests.waiting import eventually
 from tests.workers.worker_programs import program, send
 
@@ -46,7 +47,7 @@ def collector() -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("execution", ["thread", "process"])
-@pytest.mark.parametrize("arguments", [(), ("--processes", "1")], ids=["alone", "supervised"])
+@pytest.mark.parametrize("arguments", first(1, [("--processes", "1"), ()], "each starts a program"))
 async def test_a_program_that_is_a_worker_freezes_what_it_has_made_at_its_start(
     server: LocalServer, tmp_path: Path, execution: str, arguments: tuple[str, ...]
 ) -> None:

@@ -8,8 +8,8 @@ from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus
 from sbredis.workers import Retries, Worker
 from sbredis.workers.observing._failures import EVERY, Counted, FailureLog
-from sbredis.workers.running._runtime import Parts, Runtime
 from tests.waiting import eventually
+from tests.workers.parts import Parts, Runtime
 
 pytestmark = pytest.mark.anyio
 

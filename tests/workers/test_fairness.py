@@ -178,10 +178,12 @@ async def test_small_sessions_are_served_in_turn_beside_two_that_are_always_fed(
         await all_served.wait()
         took = town.now() - began
     # A fed session keeps its slot for about a second. So in each second each slot serves one fed session or some small
-    # ones, and nothing comes twice before each that waits has had its turn.
+    # ones, and nothing comes twice before each that waits has had its turn. Two that are served at the same time may
+    # begin in either order.
     assert took <= 20
-    turns = [served.index(name) for name in small]
-    assert turns == sorted(turns)
+    turns = sorted(served.index(name) for name in small)
+    in_turn = [served[turn] for turn in turns]
+    assert all(abs(in_turn.index(name) - place) <= 1 for place, name in enumerate(small)), served
     between = [name for name in served[turns[0] : turns[-1]] if name.startswith("fed")]
     assert len(between) <= 12, served
 

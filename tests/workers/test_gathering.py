@@ -86,7 +86,8 @@ async def test_handlers_that_end_together_share_a_transaction(sbredis_bus: Bus, 
             state.go.set()
             await eventually(lambda: empty(sbredis_bus))
             await eventually(lambda: sent(sbredis_bus), what="moved")
-            assert calls.by_script["transact"] == 1
+            moves = 0 if here else 1  # a transaction takes the messages to their slot, all together
+            assert calls.by_script["transact"] == 1 + moves
         await eventually(lambda: state.counts.completed == len(TEXTS))
     assert await sent(sbredis_bus) == TEXTS
 

@@ -56,6 +56,7 @@ async def ended_well(worker: Program, client: ServiceBusClient, texts: list[str]
     assert {message.delivery_count for message in left} <= {1}
 
 
+@pytest.mark.long("it starts a group of processes")
 async def test_a_supervisor_and_its_processes_finish_when_all_get_a_signal(server: LocalServer, tmp_path: Path) -> None:
     texts = sorted(f"message{number}" for number in range(12))
     async with ServiceBusClient(server.url) as client:
@@ -113,14 +114,25 @@ async def test_files_that_change_twice_while_a_handler_runs_let_it_finish(server
     assert [line[1:] for line in worker.lines()] == [["message", "1"], ["another", "1"]]
 
 
-async def test_signals_that_come_together_are_one_request(server: LocalServer, tmp_path: Path) -> None:
-    """``timeout`` and some process managers signal a program and then its group."""
+@pytest.mark.parametrize(
+    "arguments",
+    [(), pytest.param(("--processes", "2"), marks=pytest.mark.long("it starts a group of processes"))],
+)
+async def test_signals_that_come_together_are_one_request(
+    server: LocalServer, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    """``timeout`` and some process managers signal a program and then its group.
+
+    The program is halted meanwhile, so that it gets both signals at the same time.
+    """
     async with ServiceBusClient(server.url) as client:
         await send(client)
-        async with program(server.url, tmp_path, app=WAITING) as worker:
+        async with program(server.url, tmp_path, *arguments, app=WAITING) as worker:
             await send(client, "message")
             await eventually(lambda: len(worker.lines()) == 1)
+            worker.process.send_signal(signal.SIGSTOP)
             worker.process.send_signal(signal.SIGINT)
             worker.signal_group(signal.SIGTERM)
+            worker.process.send_signal(signal.SIGCONT)
             await worker.says("finishing")
             await ended_well(worker, client, ["message"], begun=1)

@@ -28,6 +28,7 @@ async def test_the_memory_of_a_worker_does_not_grow_with_its_messages(server: Lo
             counts.append(objects_of_ours())
             blocks.append(sys.getallocatedblocks())
 
-    await handled(server.url, 4, 5000, look)
-    assert not {name: count for name, count in (counts[-1] - counts[0]).items() if count > 100}
-    assert blocks[-1] - blocks[0] < 5000, blocks  # half a block of memory for each message
+    await handled(server.url, 4, 10_000, look)
+    grown = counts[-1] - counts[0]  # by up to 256: both clients read the logs of 128 buckets meanwhile
+    assert not {name: count for name, count in grown.items() if count > 300}
+    assert blocks[-1] - blocks[0] < 5000, blocks  # a quarter of a block of memory for each message

@@ -231,12 +231,12 @@ async def test_a_message_that_no_handler_takes_comes_again_until_a_worker_knows_
     async def added(context: Context) -> None:
         handled.append(("new", context.attempt))
 
-    async with sbredis_bus.running(old) as run:
+    async with sbredis_bus.running(old, timeout=100) as run:
         for subject in ("new", "old"):
             await run.send("orders", b"", subject=subject)
         await run.idle()
         assert [each.outcome for each in run.handled()] == [Abandon(5), Complete()]
-    async with sbredis_bus.running(new) as run:
+    async with sbredis_bus.running(new, timeout=100) as run:
         await run.idle(advance=True)
     assert handled == [("old", 1), ("new", 2)]
     assert not await sbredis_bus.dead_lettered("orders")
@@ -263,7 +263,7 @@ async def test_a_handler_of_dead_letters_tries_them_until_it_succeeds(
             raise outcome
         return outcome
 
-    async with sbredis_bus.running(worker) as run:
+    async with sbredis_bus.running(worker, timeout=100) as run:
         await run.send("orders", "text")
         await run.idle(advance=True)
     assert told == [("text", "LookupError", 1)] * 3
@@ -288,7 +288,7 @@ async def test_a_dead_letter_that_its_handler_has_settled_causes_no_warning(
         await context.settle(Complete())
         return DeadLetter("again")
 
-    async with sbredis_bus.running(worker) as run:
+    async with sbredis_bus.running(worker, timeout=100) as run:
         await run.send("orders", "text")
         await run.idle(advance=True)
     assert not await sbredis_bus.dead_lettered("orders")

@@ -18,11 +18,10 @@ from sbredis.aio import ServiceBusClient
 from sbredis.servers import LocalServer
 from sbredis.testing import Bus
 from sbredis.workers import Complete, Context, Depends, Worker
-from sbredis.workers.running._runtime import Parts
 from tests.children import child
 from tests.plugins.parts import first
 from tests.waiting import eventually
-from tests.workers.parts import begun_with
+from tests.workers.parts import Parts, begun_with
 from tests.workers.worker_programs import program, send
 
 pytestmark = pytest.mark.anyio

@@ -25,6 +25,7 @@ from sbredis.exceptions import OperationTimeoutError, WorkerSetupError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.servers import LocalServer
 from sbredis.workers import Context, Retries, SyncContext, Worker
+from tests.plugins.parts import first
 from tests.waiting import eventually
 from tests.workers.process_handlers import hold, hold_the_interpreter, stay_once
 from tests.workers.worker_programs import has_ended, program, send
@@ -84,10 +85,11 @@ def compute() -> None:
         sum(range(1000))
 
 
-async def test_handlers_that_block_the_event_loop_keep_their_locks(url: str) -> None:
+@pytest.mark.parametrize("block", first(1, [sleep, compute], "it computes for the time of three locks"))
+async def test_handlers_that_block_the_event_loop_keep_their_locks(url: str, block: Callable[[], None]) -> None:
     """Each of the two workers runs in an event loop of its own, which its handler blocks for three lock durations."""
 
-    async def handled(queue: str, block: Callable[[], None]) -> list[int]:
+    async def handled(queue: str) -> list[int]:
         worker = Worker(url)
         attempts: list[int] = []
 
@@ -103,10 +105,10 @@ async def test_handlers_that_block_the_event_loop_keep_their_locks(url: str) -> 
             await eventually(lambda: empty(client, queue))
         return attempts
 
-    def run(queue: str, block: Callable[[], None]) -> list[int]:
-        return asyncio.run(handled(queue, block))
+    def run(queue: str) -> list[int]:
+        return asyncio.run(handled(queue))
 
-    found = await asyncio.gather(asyncio.to_thread(run, "orders", sleep), asyncio.to_thread(run, "steps", compute))
+    found = await asyncio.gather(asyncio.to_thread(run, "orders"), asyncio.to_thread(run, "steps"))
     assert list(found) == [[1], [1]]
 
 
@@ -133,7 +135,7 @@ async def test_a_handler_that_keeps_the_interpreter_to_itself_loses_its_lock_unl
     assert attempts == [1, 2]
 
 
-@pytest.mark.parametrize("queue", ["orders", "steps"])
+@pytest.mark.parametrize("queue", first(1, ["orders", "steps"], "a session is renewed in the same way"))
 async def test_with_a_process_that_renews_a_handler_that_keeps_the_interpreter_keeps_its_lock(
     url: str, queue: str
 ) -> None:
@@ -154,6 +156,7 @@ async def test_with_a_process_that_renews_a_handler_that_keeps_the_interpreter_k
     assert attempts == [1, 1]
 
 
+@pytest.mark.long("a handler that keeps the interpreter shows it sooner")
 async def test_a_slow_regular_expression_keeps_its_lock_with_a_process_that_renews(url: str) -> None:
     """Each match takes seconds, and keeps the interpreter; between two of them, other threads get little done."""
     worker = Worker(url, renewal="process")
@@ -173,7 +176,7 @@ async def test_a_slow_regular_expression_keeps_its_lock_with_a_process_that_rene
     assert attempts == [1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("number", first(1, [signal.SIGSTOP, signal.SIGKILL], "silence shows it too"))
 async def test_a_process_renews_nothing_for_a_worker_that_is_gone_or_silent_for_long(
     url: str, tmp_path: Path, number: signal.Signals
 ) -> None:

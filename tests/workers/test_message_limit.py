@@ -11,8 +11,8 @@ from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus
 from sbredis.workers import Worker
 from sbredis.workers.running._limit import MessageLimit
-from sbredis.workers.running._runtime import Parts, Runtime
 from tests.waiting import eventually
+from tests.workers.parts import Parts, Runtime
 
 pytestmark = pytest.mark.anyio
 

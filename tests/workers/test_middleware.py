@@ -146,7 +146,7 @@ async def test_what_the_handler_has_settled_its_message_with_stays_although_it_f
         await context.settle(Complete())
         raise ConnectionError
 
-    async with sbredis_bus.running(worker) as run:
+    async with sbredis_bus.running(worker, timeout=100) as run:
         await run.send("orders", b"")
         await run.idle()
     (handled,) = run.handled()

@@ -39,7 +39,17 @@ def test_the_buffer_follows_the_handlers() -> None:
     assert prefetching.size == 250
     for _ in range(100):
         prefetching.handled(5)
-    assert prefetching.size == 0
+    assert prefetching.size == prefetching.size_after(250) == 0
+
+
+@pytest.mark.parametrize(
+    ("fixed", "present", "size"),
+    [(None, 0, 250), (None, 249, 250), (None, 1000, 1000), (None, 1001, 250), (100, 1000, 100)],
+)
+def test_the_buffer_shrinks_only_if_it_holds_more_than_a_second_of_work(
+    fixed: int | None, present: int, size: int
+) -> None:
+    assert after(fixed, 10, 30, 0.01).size_after(present) == size
 
 
 @given(st.integers(1, 100), st.floats(1, 300), st.floats(0.001, 300))

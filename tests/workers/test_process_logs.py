@@ -97,6 +97,7 @@ async def test_a_process_logs_the_frames_of_its_handler(tmp_path: Path) -> None:
     assert "comes again" in of_worker["message"]
 
 
+@pytest.mark.long("it starts three programs")
 @pytest.mark.slow
 async def test_a_process_logs_as_the_main_program_of_its_worker(tmp_path: Path) -> None:
     pid, lines = await run(tmp_path, "app.py")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -20,8 +21,10 @@ from hypothesis import strategies as st
 
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.testing import Bus
-from sbredis.workers import Context, Proceed, Retries, Worker
+from sbredis.workers import Context, Proceed, Retries, Router, Worker
+from sbredis.workers.declaring._handlers import Defaults, plan_of
 from sbredis.workers.running._frames import Answer, Asked, SentFrame, read_answer, read_asked, write_answer, write_asked
+from sbredis.workers.running._processes import HandlerProcessDied, HandlerProcesses
 from tests.waiting import eventually
 from tests.workers import slow_to_start
 from tests.workers.looking import empty
@@ -194,6 +197,43 @@ async def test_a_process_that_does_not_end_by_itself_is_killed_when_its_worker_e
         await worker.send("orders", b"")
         ((pid, _),) = await results(sbredis_bus, 1)
     assert has_ended(pid)
+
+
+async def test_a_process_that_the_system_has_no_room_for_is_not_ready_and_raises_nothing() -> None:
+    """The consumer that prepares it goes on, and the call of a message fails instead."""
+    router = Router()
+    router.queue("orders", execution="process")(work)
+    (plan,) = plan_of(router._declared, Defaults(entity={}, by_path={}, retries=Retries(), overrides={}))
+    processes = HandlerProcesses(plan.handlers[0], 1)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))  # so no file can be opened
+        with pytest.raises(OSError, match="Too many open files"):
+            os.close(os.open(os.devnull, os.O_RDONLY))
+        await processes.prepare()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert not processes.ready
+    await processes.close()
+
+
+async def test_a_process_that_hangs_in_its_start_is_killed_and_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The consumer that prepares it goes on, and the call of a message fails with an error that says why."""
+    monkeypatch.setenv("STARTING", str(tmp_path))  # nobody lets it go on
+    router = Router()
+    errors = (slow_to_start.TooLateError,)  # for this, the process imports the module before it does anything else
+    router.queue("orders", execution="process", no_retry=errors)(slow_to_start.quick)
+    (plan,) = plan_of(router._declared, Defaults(entity={}, by_path={}, retries=Retries(), overrides={}))
+    processes = HandlerProcesses(plan.handlers[0], 1, starting=0)
+    await processes.prepare()
+    assert not processes.ready
+    with pytest.raises(HandlerProcessDied, match="was not ready 0 s after its start, and was killed"):
+        async with processes._used(None):
+            raise AssertionError("it has not started")
+    await eventually(lambda: not [one for one in multiprocessing.active_children() if "quick" in one.name])
+    await processes.close()
 
 
 @pytest.mark.slow

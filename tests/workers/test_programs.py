@@ -244,6 +244,7 @@ async def test_the_counts_of_a_process_that_was_replaced_are_kept(server: LocalS
             await eventually(counted)
 
 
+@pytest.mark.long("it starts a group of processes")
 async def test_the_supervisor_serves_the_port_of_the_worker(server: LocalServer, tmp_path: Path) -> None:
     """Its processes do not, because only one of them could."""
     app = APP.replace("stuck_after=", 'http="127.0.0.1:0", stuck_after=')

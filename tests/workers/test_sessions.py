@@ -323,7 +323,7 @@ async def test_a_suspect_of_a_session_is_handled_while_the_worker_holds_nothing_
         worker.queue("steps", max_concurrent_calls=3)(single)
     else:
         worker.queue("steps", max_concurrent_calls=3, batch=batch, batch_wait=0)(handle)
-    async with sbredis_bus.running(worker):
+    async with sbredis_bus.running(worker, timeout=100):
         await eventually(lambda: len(handled) == 3 + len(others))
     assert beside == {"a1": {"a1"}}
     for session in "abcde":
@@ -354,7 +354,7 @@ async def test_a_worker_that_stops_lets_go_of_a_suspect_that_waits_for_its_turn(
             return True
 
     await sender.send_messages(ServiceBusMessage("slow", session_id="b"))
-    async with sbredis_bus.running(worker):
+    async with sbredis_bus.running(worker, timeout=100):
         await eventually(lambda: started == ["slow"])
         sbredis_bus.clock.advance(seconds=11)
         await eventually(waits)

@@ -223,7 +223,7 @@ def test_a_coroutine_that_ended_before_does_not_disturb_the_end_of_its_task() ->
         await waiting()
 
     inner = work()
-    outer: Any = _starting._noticing_waits(inner, lambda: None)
+    outer: Any = _starting._rest_of(inner, inner.send(None))
     outer.send(None)
     inner.close()
     outer.close()

@@ -23,11 +23,10 @@ from sbredis.workers import Complete, Context, DeadLetter, Depends, Retries, Wor
 from sbredis.workers.observing._pulse import Pulse
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._locks import beating
-from sbredis.workers.running._runtime import Parts, Runtime
 from sbredis.workers.running._sessions import SessionConsumer
 from sbredis.workers.schedules._time import Time
 from tests.waiting import eventually
-from tests.workers.parts import begun_with
+from tests.workers.parts import Parts, Runtime, begun_with
 
 pytestmark = pytest.mark.anyio
 NOW = Retries(first_delay=0)

@@ -30,6 +30,13 @@ def test_a_process_that_fails_again_and_again_waits_longer_each_time() -> None:
     assert restarts.pause_after(1, failed=False) == 0
 
 
+def test_the_pauses_do_not_grow_while_suspects_end_the_process() -> None:
+    restarts = Restarts()
+    assert restarts.pause_after(1, failed=True) == 0
+    assert [restarts.pause_after(1, failed=True, by_suspect=True) for _ in range(9)] == [0.5] * 9
+    assert [restarts.pause_after(1, failed=True) for _ in range(3)] == [0.5, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("code", "text"),
     [(0, "the exit code 0"), (7, "the exit code 7"), (-9, "the signal SIGKILL"), (-99, "the signal 99")],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -19,13 +20,15 @@ import pytest
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.model import BROKERS_REASONS, ServiceBusSubQueue, taking_of
+from sbredis.model import ServiceBusSubQueue, taking_of
 from sbredis.servers import LocalServer
 from sbredis.testing import Bus
 from sbredis.workers import Worker
 from sbredis.workers.running._suspects import Alone, SuspectTurns
 from sbredis.workers.schedules._time import Time
+from tests.plugins.parts import first
 from tests.waiting import eventually, eventually_in_steps
+from tests.workers import slow_to_start
 from tests.workers.virtual import VirtualLoop
 from tests.workers.worker_programs import program
 
@@ -71,7 +74,10 @@ IN_SESSIONS = 3
 INNOCENT = 15
 NAMED = "MaxDeliveryCountExceeded: The process of its handler ended with the signal SIGKILL."
 """What the dead letter says if a supervisor has started the next process before the lock has ended."""
-LAPSED = "MaxDeliveryCountExceeded: " + BROKERS_REASONS["L"][1]
+LAPSED = (
+    "MaxDeliveryCountExceeded: The message was delivered as often as its entity allows, and its holder ended, or lost "
+    "the lock, the last {} times."
+)
 """What it says otherwise: the pause before the next process grows with each kill."""
 
 
@@ -242,7 +248,7 @@ async def test_a_suspect_that_waits_for_a_later_turn_begins_when_the_last_handle
     worker.queue("steps")(work)
     slow_one = ServiceBusMessage("slow", session_id="s" if sessions else None)
     await client.get_queue_sender("steps").send_messages(slow_one)
-    async with sbredis_bus.running(worker):
+    async with sbredis_bus.running(worker, timeout=100):
         await eventually(lambda: began == ["slow"])
         sbredis_bus.clock.advance(seconds=11)
 
@@ -256,7 +262,9 @@ async def test_a_suspect_that_waits_for_a_later_turn_begins_when_the_last_handle
         await eventually(lambda: began == ["slow", "suspect"])
 
 
-@pytest.mark.parametrize("options", [{}, {"batch": 4, "batch_wait": 0}], ids=["single", "batches"])
+@pytest.mark.parametrize(
+    "options", first(1, [{}, {"batch": 4, "batch_wait": 0}], "single messages show it"), ids=["single", "batches"]
+)
 async def test_a_suspect_that_comes_after_its_turn_is_given_back(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, options: dict[str, Any]
 ) -> None:
@@ -279,7 +287,7 @@ async def test_a_suspect_that_comes_after_its_turn_is_given_back(
 
     worker.queue("orders", **options)(many if options else one)
     worker.queue("steps")(one)
-    async with sbredis_bus.running(worker):
+    async with sbredis_bus.running(worker, timeout=100):
         await eventually(lambda: began == ["slow"])
         sbredis_bus.clock.advance(seconds=11)
 
@@ -298,6 +306,56 @@ async def test_a_suspect_that_comes_after_its_turn_is_given_back(
         assert began == ["slow"]
         slow.set()
         await eventually(lambda: began == ["slow", "suspect"])
+
+
+async def beside_a_suspect(bus: Bus) -> tuple[Worker, list[str]]:
+    """Return a worker of the queues ``orders``, which has a suspect, and ``steps``, and what the latter has begun."""
+    worker, began = Worker(bus.url), list[str]()
+    await bus.client.get_queue_sender("orders").send_messages(ServiceBusMessage("suspect"))
+    assert len(await bus.client.get_queue_receiver("orders").receive_messages(1)) == 1
+    bus.clock.advance(seconds=11)
+    worker.queue("orders", execution="process", max_concurrent_calls=1)(slow_to_start.quick)
+
+    @worker.queue("steps")
+    async def step(text: str) -> None:
+        began.append(text)
+
+    return worker, began
+
+
+@pytest.mark.slow
+async def test_the_process_of_a_handler_is_ready_before_the_turn_of_a_suspect_begins(
+    sbredis_bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its start may take longer than a turn: then the suspect would go on beside others. They go on meanwhile."""
+    monkeypatch.setenv("STARTING", str(tmp_path))
+    await sbredis_bus.create_queue("orders", max_delivery_count=2, lock_duration=timedelta(seconds=10))
+    for name in ("steps", "out"):
+        await sbredis_bus.create_queue(name)
+    client, (worker, began) = sbredis_bus.client, await beside_a_suspect(sbredis_bus)
+    async with worker.running():
+        await eventually((tmp_path / "begun").exists)
+        assert worker._running().report().counts["orders"].received == 0
+        await worker.send("steps", "innocent")
+        await eventually(lambda: began == ["innocent"])
+        (tmp_path / "go").touch()
+        (out,) = await client.get_queue_receiver("out").receive_messages(1, 60)
+        assert json.loads(str(out)) == ["suspect", 2]
+
+
+@pytest.mark.slow
+async def test_a_suspect_whose_process_cannot_start_fails_and_does_not_hold_up_others(
+    sbredis_bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=2, lock_duration=timedelta(seconds=10))
+    await sbredis_bus.create_queue("steps")
+    client, (worker, began) = sbredis_bus.client, await beside_a_suspect(sbredis_bus)
+    monkeypatch.setenv("STARTING", "/nowhere")
+    async with worker.running():
+        await eventually(lambda: dead(client))
+        await worker.send("steps", "innocent")
+        await eventually(lambda: began == ["innocent"])
+    assert "ended with the exit code 1" in await reason(client)
 
 
 @asynccontextmanager
@@ -345,7 +403,7 @@ def starts(folder: Path) -> Counter[str]:
     ("most", "processes", "app"),
     [
         pytest.param(3, 1, KILLED, id="3 deliveries, one process"),
-        pytest.param(3, 4, KILLED, id="3 deliveries, four processes"),
+        pytest.param(3, 4, KILLED, id="3 deliveries, four", marks=pytest.mark.long("one process shows it")),
         pytest.param(3, 1, BATCHES, id="3 deliveries, batches", marks=pytest.mark.long("single messages show it")),
         pytest.param(10, 1, BATCHES, id="10, batches", marks=pytest.mark.long("each of ten kills costs a lock")),
         pytest.param(10, 1, KILLED, id="10 deliveries", marks=pytest.mark.long("each of ten kills costs a lock")),
@@ -404,22 +462,23 @@ async def check_that_it_dies_alone(server: LocalServer, tmp_path: Path, most: in
                 return not await there(client) and await dead(client) == ["die"]
 
             await eventually_in_steps(done, lambda: starts(tmp_path))
-        assert await reason(client) in (NAMED, LAPSED)
+        assert await reason(client) in (NAMED, LAPSED.format(most))
     count = starts(tmp_path)
     assert set(count) == {*texts, "die"}
     assert count["die"] == most
     assert max(count[text] for text in texts) <= 3
 
 
+@pytest.mark.long("each kill costs a lock, and messages without sessions show it sooner")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("most", "processes", "app"),
     [
         pytest.param(3, 1, KILLED, id="3 deliveries, one process"),
-        pytest.param(3, 4, KILLED, id="3, four", marks=pytest.mark.long("one process shows it")),
-        pytest.param(3, 1, BATCHES, id="3, batches", marks=pytest.mark.long("single messages show it")),
-        pytest.param(10, 1, KILLED, id="10 deliveries", marks=pytest.mark.long("each of ten kills costs a lock")),
-        pytest.param(10, 4, BATCHES, id="10, batches, four", marks=pytest.mark.long("each of ten kills costs a lock")),
+        pytest.param(3, 4, KILLED, id="3, four"),
+        pytest.param(3, 1, BATCHES, id="3, batches"),
+        pytest.param(10, 1, KILLED, id="10 deliveries"),
+        pytest.param(10, 4, BATCHES, id="10, batches, four"),
     ],
 )
 async def test_in_sessions_a_message_that_kills_takes_no_others_with_it_and_what_follows_it_waits(
@@ -439,7 +498,7 @@ async def test_in_sessions_a_message_that_kills_takes_no_others_with_it_and_what
                 return not await there(client) and await dead(client) == ["die"]
 
             await eventually_in_steps(done, lambda: starts(tmp_path))
-        assert await reason(client) in (NAMED, LAPSED)
+        assert await reason(client) in (NAMED, LAPSED.format(most))
     count = starts(tmp_path)
     assert set(count) == set(sent)
     assert count["die"] == most
@@ -455,7 +514,7 @@ async def test_in_sessions_a_message_that_kills_takes_no_others_with_it_and_what
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("session", [None, "s"])
+@pytest.mark.parametrize("session", first(1, ["s", None], "each kill costs the start of a process"))
 async def test_under_a_supervisor_the_dead_letter_names_the_signal(
     server: LocalServer, tmp_path: Path, session: str | None
 ) -> None:
@@ -550,6 +609,7 @@ async def test_a_killed_worker_counts_no_delivery_of_what_it_had_only_fetched_ah
         assert sorted([*got, *died], key=int) == [str(number) for number in range(MANY)]
 
 
+@pytest.mark.long("two outages are longer than a lock, and four processes start")
 @pytest.mark.slow
 async def test_an_outage_longer_than_a_lock_makes_nobody_work_one_by_one(server: LocalServer, tmp_path: Path) -> None:
     """The processes of a worker stand still for longer than a lock, twice, with all messages in their hands."""

@@ -13,9 +13,8 @@ from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusReceiver
 from sbredis.testing import Bus
 from sbredis.workers import SyncContext, Worker
-from sbredis.workers.running._runtime import Parts
 from tests.waiting import eventually
-from tests.workers.parts import begun_with
+from tests.workers.parts import Parts, begun_with
 
 pytestmark = pytest.mark.anyio
 

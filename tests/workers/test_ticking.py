@@ -17,9 +17,9 @@ from sbredis.management import EntityStatus
 from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus
 from sbredis.workers import Context, DeadLetter, Defer, Outcome, SyncContext, Worker
-from sbredis.workers.running._runtime import Parts, Runtime
 from sbredis.workers.schedules._time import Time
 from tests.waiting import eventually
+from tests.workers.parts import Parts, Runtime
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

@@ -137,7 +137,7 @@ async def test_the_frames_of_the_worker_appear_at_the_level_debug(
         await eventually(lambda: sbredis_bus.dead_lettered("orders"))
     first, second = logged(caplog)
     assert [name for name in second if name in {"around", "handle", "check"}] == ["around", "handle", "check"]
-    assert "outcomes_of" in second
+    assert "_outcomes" in second
     assert first == ["around", "handle", "check"]
 
 

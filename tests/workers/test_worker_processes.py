@@ -218,6 +218,35 @@ async def test_a_process_that_was_started_again_waits_as_long_as_before_when_it_
     assert fourth - third >= 1
 
 
+async def test_a_process_that_suspects_end_starts_again_soon_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    alone = Report({"orders": EntityCounts(received=5)}, running=True, suspect=("orders", "token", 2))
+    async with kept_running(f"{says(alone)}os.kill(os.getpid(), 9)\n") as (process, _):
+        await eventually(lambda: process.counts and process.counts["orders"].received >= 20)
+    ends = [line for line in caplog.messages if "it starts again" in line]
+    assert set(ends) == {"process 1 ended with the signal SIGKILL; it starts again in 0.5 s"}
+
+
+async def test_a_process_that_cannot_be_started_after_a_suspect_waits_longer_each_time(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next one that starts learns of the suspect."""
+    python, told = tmp_path / "python", tmp_path / "told"
+    python.symlink_to(sys.executable)
+    alone = Report({"orders": EntityCounts(received=5)}, running=True, suspect=("orders", "token", 2))
+    text = f"if sys.argv[3:]:\n    open({str(told)!r}, 'w').write(repr(sys.argv[3:]))\n    {FOREVER}"
+    text += f"os.unlink({str(python)!r})\n{says(alone)}os.kill(os.getpid(), 9)\n"
+    process = WorkerProcess(1, [str(python), *command(text)[1:]], reloads=False)
+    running = asyncio.create_task(process.keep_running())
+    try:
+        await eventually(lambda: "it starts again in 1 s" in caplog.text)
+        python.symlink_to(sys.executable)
+        await eventually(lambda: told.exists() and told.read_text().endswith("]"))
+    finally:
+        process.stop(signal.SIGKILL)
+        await running
+    assert told.read_text() == repr(["--killer", '["orders", "token", 2, "the signal SIGKILL"]'])
+
+
 async def test_a_process_says_what_it_does() -> None:
     states: list[Any] = []
     process = WorkerProcess(1, command(FOREVER), reloads=False)

@@ -273,7 +273,7 @@ class BatchConsumer(RunningCalls):
             self._leave_out(call, ended)
         if not call.messages:
             return
-        self.handling.note_lag(self.origin.counts, call.messages)
+        self.handling.note_beginning(self.origin, call.messages)
         outcomes = await self.handling.outcomes_of(call)
         if call.additions.overfull:  # before its messages come again
             self._size.adapt(call)
@@ -289,7 +289,7 @@ class BatchConsumer(RunningCalls):
     def renewables(self) -> Iterable[Renewable]:
         """Return the messages that handlers work on now, or will work on soon. Called in another thread."""
         waiting = snapshot(self._ready)
-        return [*super().renewables(), *(message for call in waiting for message in call.messages)]
+        return [*(message for call in waiting for message in call.messages), *super().renewables()]
 
     def lost(self, renewable: Renewable) -> bool:
         """End the work on a message whose lock was lost. A batch that waits is called without it."""

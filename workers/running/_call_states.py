@@ -48,21 +48,18 @@ event here: the batch goes on, and the loss shows when that message is settled.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from enum import Enum
+from functools import cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
+
+from sbredis._quick_enum import QuickEnum
 
 __all__ = ["TRANSITIONS", "CallCondition", "CallEvent", "CallState", "CallStep", "CallTask", "decide"]
 
 
-class _Quick(Enum):
-    """Names whose hash is found quickly: several times for each message. Each name is one object."""
-
-    __hash__ = object.__hash__
-
-
-class CallState(_Quick):
+class CallState(QuickEnum):
     """The state of a call."""
 
     OPEN = "open"
@@ -92,7 +89,7 @@ class CallState(_Quick):
     """Whether the worker has ended without waiting for the handler."""
 
 
-class CallEvent(_Quick):
+class CallEvent(QuickEnum):
     """An event in the life of a call."""
 
     SETTLE = "settle"  # the handler begins to settle its messages
@@ -106,7 +103,7 @@ class CallEvent(_Quick):
     BREAK = "break"  # an error has ended the work on a session, and the worker goes on
 
 
-class CallCondition(_Quick):
+class CallCondition(QuickEnum):
     """A condition that decides between the steps of a row."""
 
     IN_THREAD = "a plain function runs in its thread now"
@@ -217,7 +214,8 @@ TRANSITIONS: Final[Mapping[tuple[CallState, CallEvent], _Row]] = MappingProxyTyp
 """The steps after each event in each state. An event without a row changes nothing."""
 
 
-def decide(state: CallState, event: CallEvent, holding: Collection[CallCondition] = ()) -> CallStep:
+@cache  # several times for each message, and there are few cases
+def decide(state: CallState, event: CallEvent, holding: tuple[CallCondition, ...] = ()) -> CallStep:
     """Return the next state and the task of the worker, given the conditions that hold now."""
     row = TRANSITIONS.get((state, event))
     if row is not None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextvars import Context as ContextVariables
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -39,16 +39,21 @@ _log = logging.getLogger("sbredis.worker")
 _COMPLETED, _DECIDED = (CallCondition.COMPLETES, CallCondition.OUTCOME), (CallCondition.OUTCOME,)
 
 
-@dataclass(frozen=True, slots=True)
-class CallOrigin:
+class CallOrigin(ABC):
     """The origin of messages, where they are settled too: an entity or, with sessions, one session of it."""
 
-    entity: str
-    receiver: ServiceBusReceiver
-    counts: EntityCounts
-    session: ServiceBusSession | None
-    settle: Callable[[HandlerCall, Outcome], Awaitable[Outcome]]
-    """Settles the messages of a call now."""
+    __slots__ = ("counts", "entity", "receiver", "session", "traces")
+
+    def __init__(
+        self, entity: str, receiver: ServiceBusReceiver, counts: EntityCounts, session: ServiceBusSession | None
+    ) -> None:
+        self.entity, self.receiver, self.counts, self.session = entity, receiver, counts, session
+        self.traces = False
+        """Whether spans of the calls that begin now are recorded."""
+
+    @abstractmethod
+    async def settle(self, call: HandlerCall, outcome: Outcome) -> Outcome:
+        """Settle the messages of a call now. Return the outcome that they have got."""
 
 
 class HandlerCall:
@@ -117,8 +122,8 @@ class HandlerCall:
 
     def end(self, outcomes: Sequence[Outcome | None]) -> CallTask:
         """Note that the handler has ended, with an outcome for each message. Log that it is dropped if it is."""
-        first = outcomes[0]
         if len(outcomes) == 1:  # the most frequent call has one message
+            first = outcomes[0]
             completes, decides = isinstance(first, Complete), first is not None
         else:
             completes = all([isinstance(outcome, Complete) for outcome in outcomes])  # noqa: C419 -- faster
@@ -156,7 +161,7 @@ class HandlerCall:
         """Note that an error has ended the work on the session of the call."""
         return self._happens(CallEvent.BREAK)
 
-    def _happens(self, event: CallEvent, holding: Sequence[CallCondition] = ()) -> CallTask:
+    def _happens(self, event: CallEvent, holding: tuple[CallCondition, ...] = ()) -> CallTask:
         step = decide(self.state, event, holding)
         if step.task is CallTask.DROP:
             _log.warning("%s: the result of a handler is dropped, because its lock was lost", self.entity)
@@ -178,7 +183,7 @@ class HandlerCall:
         _log.warning("%s: %s still runs %s: %s %s", self.entity, self.handler.name, how, what, fate)
 
     @property
-    def _in_thread_condition(self) -> Sequence[CallCondition]:
+    def _in_thread_condition(self) -> tuple[CallCondition, ...]:
         return (CallCondition.IN_THREAD,) if self.in_thread else ()
 
     # -- what is known of it -------------------------------------------------------------------------------------------

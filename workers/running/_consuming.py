@@ -14,7 +14,7 @@ from sbredis.model import ServiceBusReceivedMessage, taking_of
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Complete
 from sbredis.workers.running._call_states import CallTask
-from sbredis.workers.running._calls import HandlerCall
+from sbredis.workers.running._calls import CallOrigin, HandlerCall
 from sbredis.workers.running._gates import Gates
 from sbredis.workers.running._gathering import Gathering
 from sbredis.workers.running._handling import Handling
@@ -50,7 +50,7 @@ class RunningCalls:
         self.plan = plan
         self.handling = handling
         self.settlements = settlements
-        self.origin = settlements.origin
+        self.origin: CallOrigin = settlements
         self._most = plan.settings.max_concurrent_calls
         self._loop = asyncio.get_running_loop()
         self._room = asyncio.Event()
@@ -123,10 +123,11 @@ class RunningCalls:
 
         That happens if the process was suspended.
         """
-        ended = self._taking.has_ended(message)
-        if ended:
-            _log.warning("%s: a lock ended before its handler began; the message comes again", self.entity)
-        return ended
+        inbox = self._taking.inbox
+        if inbox is None or not inbox.has_ended(message):
+            return False
+        _log.warning("%s: a lock ended before its handler began; the message comes again", self.entity)
+        return True
 
     def give_back(self, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """Give messages that no handler has begun back uncounted, in a task that the end of the worker waits for."""
@@ -135,8 +136,8 @@ class RunningCalls:
 
     def start(self, call: HandlerCall, work: Coroutine[Any, Any, None]) -> None:
         """Run a call in a task of its own."""
-        self.cover(call.messages, self.plan.settings.max_auto_lock_renewal_duration)
         self._starting = call  # the first step may block the event loop, and its locks must be renewed meanwhile
+        self.cover(call.messages, self.plan.settings.max_auto_lock_renewal_duration)
         task = new_task(self._loop, work)
         self._running[task] = call
         self._starting = None
@@ -208,6 +209,7 @@ class RunningCalls:
         if waits and self._turns.due_in(self.handling.time.now(), self.alone.held) <= 0:
             self.origin.receiver.prefetch_count = 0
             self._has_taken = True
+            await self.handling.prepare()
             await self.alone.turn(self, self._turns, self._take_alone)
 
     async def _take_alone(self, began: float) -> None:
@@ -221,6 +223,8 @@ class RunningCalls:
                     self.start_messages(messages)
                     await asyncio.sleep(0)
                     await self.alone.calm()
+                if not self.handling.ready:
+                    break
         finally:
             self._taking.suspects, self._taking.hands = False, self._hands
             with suppress(TimeoutError):  # a reply that is under way may bring a suspect: nothing begins before that
@@ -252,8 +256,9 @@ class RunningCalls:
 
     def renewables(self) -> Iterable[Renewable]:
         """Return the messages that handlers work on now. Called in another thread."""
+        starting = self._starting  # before the others, because it soon is one of them
         calls = snapshot(self._running.values())
-        if (starting := self._starting) is not None and starting not in calls:
+        if starting is not None and starting not in calls:
             calls.append(starting)
         calls = [call for call in calls if not call.state.is_left and self._limit.allows(call, call.messages)]
         return [message for call in calls for message in call.messages]
@@ -356,7 +361,8 @@ class Consumer(RunningCalls):
                 room = self.room
                 if room <= 0:
                     room = await self._room_after_wait()
-                self._prefetch(self.handling.limit.at_most(self._prefetching.size))
+                size = self._prefetching.size_after(self.origin.receiver.prefetch_count)
+                self._prefetch(self.handling.limit.at_most(size))
             messages = await self.innocent(await self.origin.receiver.receive_messages(room, 60, gather=False))
             if self.gates:
                 messages = self.admitted(messages)
@@ -369,8 +375,9 @@ class Consumer(RunningCalls):
     def start_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """Start the handlers of messages, for which there is room."""
         self.origin.counts.received += len(messages)
-        self.handling.note_lag(self.origin.counts, messages)
-        waiting, calls = iter(messages), deque[HandlerCall]()
+        self.handling.note_beginning(self.origin, messages)
+        waiting = iter(messages)
+        calls: deque[HandlerCall] = deque()
         try:
             for message in waiting:
                 if (call := self._call_for(message)) is not None:
@@ -435,7 +442,7 @@ class Consumer(RunningCalls):
 
     def renewables(self) -> Iterable[Renewable]:
         """Return the messages that handlers work on now, or begin to work on. Called in another thread."""
-        return [*super().renewables(), *(call.message for call in snapshot(self._next))]
+        return [*(call.message for call in snapshot(self._next)), *super().renewables()]
 
     # -- for the shared task -------------------------------------------------------------------------------------------
 

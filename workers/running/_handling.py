@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import copy_context
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from sbredis._counting import counted
 from sbredis.exceptions import ServiceBusError
@@ -28,15 +28,12 @@ from sbredis.workers.declaring._outcomes import (
     outcome_in,
 )
 from sbredis.workers.declaring._retries import after_failure
-from sbredis.workers.running._calls import HandlerCall, is_too_large
+from sbredis.workers.running._calls import CallOrigin, HandlerCall, is_too_large
 from sbredis.workers.running._injecting import Scopes, UnfitMessage
 from sbredis.workers.running._invoking import invoker
 from sbredis.workers.running._limit import MessageLimit
 from sbredis.workers.running._processes import HandlerProcesses, NotAgain
 from sbredis.workers.schedules._time import Time
-
-if TYPE_CHECKING:
-    from sbredis.workers.observing._counts import EntityCounts
 
 __all__ = ["Handling"]
 
@@ -46,7 +43,6 @@ _SETTLED: Final = Complete()
 """Stands for the outcome of a message that its handler has settled itself, in the report of an error after that."""
 _LOST: Final = 1970
 """The year of the enqueueing of a message whose stored record is lost."""
-_NO_SPAN: Final = nullcontext()
 _AGAIN: Final = 5.0
 """The seconds after which a message comes again that no handler took, with ``unmatched="abandon"``."""
 _PATIENCE: Final = 10.0
@@ -103,6 +99,16 @@ class Handling:
         for processes in self._processes.values():
             await processes.close()
 
+    async def prepare(self) -> None:
+        """Have a process for each handler that needs one: its start may take longer than the turn of a suspect."""
+        for processes in self._processes.values():
+            await processes.prepare()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next message begins at once, because no process is to be started for it."""
+        return all([processes.ready for processes in self._processes.values()])  # noqa: C419 -- faster
+
     def choose(self, message: ServiceBusReceivedMessage) -> HandlerPlan | Outcome:
         """Return the handler that takes a message, or the outcome of a message that no handler takes."""
         try:
@@ -136,19 +142,39 @@ class Handling:
             )
         return allowed
 
-    async def outcomes_of(self, call: HandlerCall, scopes: Scopes | None = None) -> Sequence[Outcome | None]:
+    def outcomes_of(
+        self, call: HandlerCall, scopes: Scopes | None = None
+    ) -> Coroutine[Any, Any, Sequence[Outcome | None]]:
         """Run a call, and return an outcome for each message; ``None`` for a message that the worker does not settle.
 
         The steps: call the handler, check its result, send the result on, read the outcomes. What a step raises is
         judged, be it an error of the handler or not.
         """
+        return self._outcomes(call, self._app if scopes is None else scopes, in_span=False)
+
+    async def _outcomes(self, call: HandlerCall, scopes: Scopes, *, in_span: bool) -> Sequence[Outcome | None]:
+        handler, counts = call.handler, call.origin.counts
+        own = counts.handlers.get(handler.name) or counts.of(handler.name)
         try:
-            with _span(call) if call.origin.receiver.traces else _NO_SPAN:
-                result = checked_result(await self._invoked(call, scopes or self._app))
-                if result is not None or call.handler.settings.replies:
-                    await self._pass_on(call, result)
-                return self._read(call, result)
-        except BaseException as error:  # noqa: BLE001 -- a handler of the application may raise anything
+            if call.origin.traces and not in_span:
+                with _span(call):
+                    return await self._outcomes(call, scopes, in_span=True)
+            own.running += 1
+            began = monotonic()
+            try:
+                result = await self._invokers[id(handler)](call, scopes)
+            finally:
+                own.running -= 1
+                took = monotonic() - began
+                own.handling.observe(took)
+                self._handled(took)
+            if result is not None or handler.settings.replies:
+                result = checked_result(result)
+                await self._pass_on(call, result)
+            return self._read(call, result)
+        except BaseException as error:
+            if in_span:  # which records it first
+                raise
             return self.judged(call, error)
 
     async def _pass_on(self, call: HandlerCall, result: object) -> None:
@@ -220,11 +246,13 @@ class Handling:
             self._on_error(call.handler, [message for message, _ in kept], error, kept[0][1])
         return [*outcomes]
 
-    def note_lag(self, counts: EntityCounts, messages: Sequence[ServiceBusReceivedMessage]) -> None:
-        """Count how long messages have waited in the entity, if this is their first delivery.
+    def note_beginning(self, origin: CallOrigin, messages: Sequence[ServiceBusReceivedMessage]) -> None:
+        """Note that messages begin now: whether spans are recorded, and how long the messages have waited.
 
-        Messages that come together are as old as the first and the last of them, if these two fall into one bucket.
+        The wait counts if this is their first delivery. Messages that come together are as old as the first and the
+        last of them, if these two fall into one bucket.
         """
+        counts, origin.traces = origin.counts, origin.receiver.traces
         fresh = [message for message in messages if message.delivery_count == 1]
         if len(fresh) > 2:
             first, last = self._lag(fresh[0]), self._lag(fresh[-1])
@@ -236,19 +264,6 @@ class Handling:
     def _lag(self, message: ServiceBusReceivedMessage) -> float:
         enqueued = message.enqueued_time_utc
         return 0.0 if enqueued.year == _LOST else max(0.0, (self.time.utc() - enqueued).total_seconds())
-
-    async def _invoked(self, call: HandlerCall, outer: Scopes) -> Any:
-        handler, counts, now = call.handler, call.origin.counts, monotonic
-        own = counts.handlers.get(handler.name) or counts.of(handler.name)
-        own.running += 1
-        began = now()
-        try:
-            return await self._invokers[id(handler)](call, outer)
-        finally:
-            own.running -= 1
-            took = now() - began
-            own.handling.observe(took)
-            self._handled(took)
 
     def _allowed(self, outcome: Outcome | None) -> Outcome | None:
         """Return the outcome, or another one for a dead letter, which cannot become one again."""

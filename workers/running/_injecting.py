@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import types
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import Executor, Future
 from contextlib import (
     AbstractAsyncContextManager,
@@ -26,9 +26,10 @@ from sbredis.workers.declaring._outcomes import DeadLetter
 from sbredis.workers.declaring._signatures import Dependency, HandlerParameter, Scope, Signature
 from sbredis.workers.running._calls import HandlerCall
 
-__all__ = ["Injector", "Scopes", "UnfitMessage", "decoded", "in_thread", "start_in_thread"]
+__all__ = ["Injector", "Scopes", "UnfitMessage", "decoded", "in_thread", "reader_of", "start_in_thread"]
 
 AnyContext = Context | SyncContext
+ArgumentReader = Callable[[HandlerCall, AnyContext | None], Any]
 
 
 class UnfitMessage(DeadLetter):
@@ -42,11 +43,33 @@ class _Values:
     calls share end as usual, each of them, even if the end of another one fails.
     """
 
+    __slots__ = ("_locks", "_shared", "_stack", "made")
+
     def __init__(self, *, shared: bool) -> None:
         self.made: dict[Dependency, Any] = {}
-        self.stack = AsyncExitStack()
-        self.making: dict[Dependency, asyncio.Lock] = {}
         self._shared = shared
+        # most scopes never have a value, so these are made when they are needed
+        self._stack: AsyncExitStack | None = None
+        self._locks: dict[Dependency, asyncio.Lock] | None = None
+
+    @property
+    def stack(self) -> AsyncExitStack:
+        """The functions that end the values, the last one first."""
+        if self._stack is None:
+            self._stack = AsyncExitStack()
+        return self._stack
+
+    def making(self, dependency: Dependency) -> asyncio.Lock:
+        """Return the lock for making a value that several calls share."""
+        if self._locks is None:
+            self._locks = {}
+        return self._locks.setdefault(dependency, asyncio.Lock())
+
+    async def close(self, error: BaseException | None) -> None:
+        """End the values, of a call that has raised this error or none."""
+        if self._stack is not None:
+            kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
+            await self._stack.__aexit__(kind, error, traceback)  # contextlib gives the error this traceback
 
     def enter(self, manager: AbstractContextManager[Any]) -> Any:
         """Begin what ends with this scope, and return its value."""
@@ -66,29 +89,39 @@ class _Values:
 
 
 class Scopes:
-    """The scopes that a call is in."""
+    """The scopes that a call is in, the innermost first."""
 
-    def __init__(self, outer: Mapping[Scope, _Values] | None = None, own: Scope = "app") -> None:
+    __slots__ = ("_outer", "_own", "_values")
+
+    def __init__(self, outer: Scopes | None = None, own: Scope = "app") -> None:
+        self._outer = outer
         self._own: Scope = own
-        self.values: dict[Scope, _Values] = {**(outer or {}), own: _Values(shared=own != "message")}
+        self._values: _Values | None = None
+        """The values of the innermost scope, once there are any."""
 
     def inner(self, scope: Scope) -> Scopes:
         """Return these scopes with a new one inside: that of a session or a message."""
-        made = Scopes(self.values, scope)
-        if scope == "message":
-            made.values.setdefault("session", made.values["message"])  # an entity without sessions
-        return made
+        return Scopes(self, scope)
+
+    def values_of(self, scope: Scope) -> _Values:
+        """Return the values of a scope. A message of an entity without sessions is a session of its own."""
+        holder = self
+        while holder._own != scope and holder._outer is not None:
+            holder = holder._outer
+        holder = holder if holder._own == scope else self
+        if holder._values is None:
+            holder._values = _Values(shared=holder._own != "message")
+        return holder._values
 
     @property
     def unused(self) -> bool:
         """Whether nothing was made for the innermost scope."""
-        return not self.values[self._own].made
+        return self._values is None or not self._values.made
 
     async def close(self, error: BaseException | None = None) -> None:
         """End the innermost scope: run the code after the ``yield`` of its dependencies, the last one first."""
-        kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
-        # contextlib gives the error this traceback.
-        await self.values[self._own].stack.__aexit__(kind, error, traceback)
+        if self._values is not None:
+            await self._values.close(error)
 
 
 class Injector:
@@ -97,6 +130,8 @@ class Injector:
     def __init__(self, signature: Signature, threads: Executor | None) -> None:
         self._signature = signature
         self._threads = threads
+        self._readers: dict[int, ArgumentReader] = {}
+        """The readers of parameters, by the identity of the parameter, which belongs to the signature."""
 
     async def arguments(self, call: HandlerCall, context: AnyContext, scopes: Scopes) -> dict[str, Any]:
         """Return the arguments of a call by their names."""
@@ -110,14 +145,17 @@ class Injector:
             if parameter.dependency is not None:
                 made[parameter.name] = await self._dependency(parameter.dependency, call, context, scopes)
             else:
-                made[parameter.name] = value_of(parameter, call, context)
+                read = self._readers.get(id(parameter))
+                if read is None:
+                    read = self._readers[id(parameter)] = reader_of(parameter)
+                made[parameter.name] = read(call, context)
         return made
 
     async def _dependency(self, dependency: Dependency, call: HandlerCall, context: AnyContext, scopes: Scopes) -> Any:
-        scope = scopes.values[dependency.scope]
+        scope = scopes.values_of(dependency.scope)
         if dependency in scope.made:
             return scope.made[dependency]
-        async with scope.making.setdefault(dependency, asyncio.Lock()):  # several calls share the wider scopes
+        async with scope.making(dependency):  # several calls share the wider scopes
             if dependency not in scope.made:
                 arguments = await self._values(dependency.parameters, call, context, scopes)
                 scope.made[dependency] = await self._make(dependency, arguments, scope)
@@ -139,13 +177,19 @@ class Injector:
         )
 
 
-def value_of(parameter: HandlerParameter, call: HandlerCall, context: AnyContext | None) -> Any:
-    """Return the value of a parameter that needs no waiting. Raise a dead letter if the message does not fit."""
+def reader_of(parameter: HandlerParameter) -> ArgumentReader:
+    """Return the function that reads the value of a parameter that needs no waiting.
+
+    It raises a dead letter if the message does not fit.
+    """
+    as_type = parameter.type
     if parameter.kind == "body":
-        return call.bodies if call.bodies is not None else decoded(call.message, parameter.type)
+        return lambda call, _: decoded(call.message, as_type) if call.bodies is None else call.bodies
     if parameter.kind == "message":
-        return call.message if call.handler.settings.batch is None else list(call.messages)
-    return context if parameter.kind == "context" else _property(call.message, parameter)
+        return lambda call, _: call.message if call.handler.settings.batch is None else list(call.messages)
+    if parameter.kind == "context":
+        return lambda _, context: context
+    return lambda call, _: _property(call.message, parameter)
 
 
 def decoded(message: ServiceBusReceivedMessage, as_type: Any) -> Any:

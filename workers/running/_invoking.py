@@ -13,7 +13,7 @@ from sbredis.workers.declaring._handlers import HandlerPlan
 from sbredis.workers.declaring._outcomes import outcome_in
 from sbredis.workers.running._additions import AdditionsMark
 from sbredis.workers.running._calls import HandlerCall
-from sbredis.workers.running._injecting import Injector, Scopes, start_in_thread, value_of
+from sbredis.workers.running._injecting import Injector, Scopes, reader_of, start_in_thread
 from sbredis.workers.running._processes import HandlerProcesses
 from sbredis.workers.running._timeouts import ThreadTimeout, limited
 
@@ -63,10 +63,14 @@ def _direct(plan: HandlerPlan) -> Invoke:
         return with_message
 
     wants_context = plan.signature.wants_context
+    readers = [(each.name, reader_of(each)) for each in parameters]
 
     def with_values(call: HandlerCall, _: Scopes) -> Awaitable[Any]:
         context = Context(call) if wants_context else None
-        result: Awaitable[Any] = function(**{each.name: value_of(each, call, context) for each in parameters})
+        arguments: dict[str, Any] = {}
+        for name, read in readers:  # a comprehension would be a call of its own
+            arguments[name] = read(call, context)
+        result: Awaitable[Any] = function(**arguments)
         return result
 
     return with_values

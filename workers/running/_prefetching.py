@@ -7,7 +7,9 @@ A message that waits in a buffer waits with its lock running, and no other worke
 only while handlers are fast, and the buffer is never larger than what the handlers do in a short time.
 
 - Nothing is fetched ahead before the handling time is known, nor while it is longer than a tenth of the lock.
-- The buffer holds at most a quarter of a second of work, and at most 1,000 messages.
+- The buffer is filled with at most a quarter of a second of work, and at most 1,000 messages.
+- It shrinks only when it holds more than a second of work. Giving messages back and fetching them again costs more than
+  handling them, and the average time of handlers that wait for a server changes all the time.
 - If no handler can start for a while, the worker gives the buffer back: its average does not know yet that the handlers
   have become slow.
 - A number that the application has fixed is kept. But the lock must outlast the handling of the whole buffer and of one
@@ -22,6 +24,8 @@ __all__ = ["Prefetching"]
 
 _MOST: Final = 1000
 _HORIZON: Final = 0.25
+_STEADY: Final = 4
+"""How many times as large as a new buffer a present one may be before it shrinks."""
 _SHARE_OF_LOCK: Final = 0.1
 _MEASUREMENTS: Final = 10
 _WEIGHT: Final = 0.1
@@ -60,6 +64,11 @@ class Prefetching:
         if self._count < _MEASUREMENTS or self._handling > self._lock * _SHARE_OF_LOCK:
             return 0
         return min(_MOST, int(self._concurrency * _HORIZON / max(self._handling, 1e-6)))
+
+    def size_after(self, present: int) -> int:
+        """Return the number of messages to fetch ahead now, if ``present`` is the number up to now."""
+        size = self.size
+        return present if 0 < size < present <= size * _STEADY else size
 
     @property
     def largest_safe(self) -> int:

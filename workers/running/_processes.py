@@ -11,8 +11,9 @@ import os
 import pickle
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from math import inf
 from time import monotonic
 from typing import Any, Final
 from weakref import WeakSet
@@ -39,6 +40,8 @@ _OUTCOMES: Final[Mapping[str, Callable[..., Outcome]]] = {
 }
 _LOOKING: Final = 1.0
 """The seconds after which a thread that waits for an answer looks again whether the process lives."""
+_STARTING: Final = 300.0
+"""The seconds within which a process must be ready: it imports the module of its handler."""
 _PAUSE: Final = 0.05
 _spawn = multiprocessing.get_context("spawn")
 
@@ -66,8 +69,11 @@ class _Process:
         self._killed = False
         self._used = False
 
-    def start(self) -> None:
-        """Start the process, and wait until it can call the handler. Raises :class:`HandlerProcessDied`."""
+    def start(self, within: float = _STARTING) -> None:
+        """Start the process, and wait until it can call the handler: at most this number of seconds.
+
+        Raises :class:`HandlerProcessDied`.
+        """
         with self._lock:
             if self._killed:
                 raise HandlerProcessDied("The process of the handler was no longer needed when it was to be started.")
@@ -75,7 +81,7 @@ class _Process:
                 self._process.start()
             _running.add(self)
         self._theirs.close()
-        self._receive()
+        self._receive(within)
 
     def exchange(self, frame: bytes) -> bytes:
         """Send a message and wait for the answer. Raises :class:`HandlerProcessDied` if the process ends before that.
@@ -89,17 +95,22 @@ class _Process:
         self._used = True
         return self._receive()
 
-    def _receive(self) -> bytes:
+    def _receive(self, within: float = inf) -> bytes:
         with suppress(EOFError, OSError):
-            if self._has_frame():
+            if self._has_frame(within):
                 return self._connection.recv_bytes()
         raise self._died()
 
-    def _has_frame(self) -> bool:
+    def _has_frame(self, within: float) -> bool:
         """Wait for a frame or the end of the connection; a process that it has forked may keep that open for longer."""
-        while not self._connection.poll(_LOOKING):
+        end = monotonic() + within
+        while not self._connection.poll(max(0.0, min(_LOOKING, end - monotonic()))):
             if not self._process.is_alive():
                 return self._connection.poll()
+            if monotonic() >= end:
+                raise HandlerProcessDied(
+                    f"The process of the handler was not ready {within:g} s after its start, and was killed."
+                )
         return True
 
     def _died(self) -> HandlerProcessDied:
@@ -107,6 +118,11 @@ class _Process:
         code = self._process.exitcode
         how = "a closed connection" if code is None else ending_of(code)
         return HandlerProcessDied(f"The process of the handler ended with {how}.")
+
+    @property
+    def lives(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.is_alive()
 
     def kill(self) -> None:
         """End the process at once. If it has not started yet, it will not start."""
@@ -155,10 +171,12 @@ if hasattr(os, "register_at_fork"):
 
 
 class HandlerProcesses:
-    """The processes of one handler. A process starts when a message first needs it."""
+    """The processes of one handler. A process starts when a message first needs it, or before the turn of a suspect."""
 
-    def __init__(self, plan: HandlerPlan, most: int) -> None:
+    def __init__(self, plan: HandlerPlan, most: int, *, starting: float = _STARTING) -> None:
+        """``starting`` is the number of seconds within which a process must be ready."""
         self._plan = plan
+        self._starting = starting
         self._start = start_of(plan)
         self._idle: list[_Process] = []
         self._all: set[_Process] = set()
@@ -180,20 +198,36 @@ class HandlerProcesses:
 
     async def _exchange(self, idle: _Process | None, frame: bytes) -> bytes:
         """Give a message to a process, which is started if there is none that is idle. The time-out begins then."""
-        loop = asyncio.get_running_loop()
+        async with self._used(idle) as process, limited(self._plan.settings.timeout):
+            return await asyncio.get_running_loop().run_in_executor(self._threads, process.exchange, frame)
+
+    @asynccontextmanager
+    async def _used(self, idle: _Process | None) -> AsyncGenerator[_Process]:
+        """Return a context with a process, which is idle after that. An error in the context ends the process."""
         process = idle or _Process(self._start)
         self._all.add(process)
         try:
             if idle is None:
-                await loop.run_in_executor(self._threads, process.start)
-            async with limited(self._plan.settings.timeout):
-                answer = await loop.run_in_executor(self._threads, process.exchange, frame)
+                await asyncio.get_running_loop().run_in_executor(self._threads, process.start, self._starting)
+            yield process
         except BaseException:
             process.kill()
             self._all.discard(process)
             raise
         self._idle.append(process)
-        return answer
+
+    async def prepare(self) -> None:
+        """Have a process that waits for a message, unless it cannot start in time: then the next message fails."""
+        async with self._room:
+            if not self.ready:
+                with suppress(Exception):  # the system may have no room for it, too
+                    async with self._used(None):
+                        pass
+
+    @property
+    def ready(self) -> bool:
+        """Whether a process waits for a message."""
+        return any(process.lives for process in self._idle)
 
     async def close(self) -> None:
         """End all processes."""

@@ -17,10 +17,7 @@ from sbredis._http_server import address_of
 from sbredis._version import __version__
 from sbredis.aio import (
     ServiceBusClient,
-    ServiceBusReceiver,
     ServiceBusSender,
-    ServiceBusSession,
-    ServiceBusSessionReceiver,
 )
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import Outcome as ServiceBusOutcome
@@ -295,30 +292,23 @@ class Runtime:
         counts = self._counts.setdefault(source.path, EntityCounts())
         self._prepare_ticks(plan, counts, in_session=facts.requires_session)
 
-        def settlements(receiver: ServiceBusReceiver, session: ServiceBusSession | None = None) -> CallSettler:
-            return self._parts.settlements(
-                client,
-                receiver,
-                self._senders.to,
-                entity=source.path,
-                counts=counts,
-                session=session,
-                when_failed=settlement_failed,
-                judge=handling.after_refusal,
-            )
-
-        def settlements_of(receiver: ServiceBusSessionReceiver) -> CallSettler:
-            return settlements(receiver, receiver.session)
-
         receiver, time = client.get_receiver(source.path), self._parts.time
+        settlements = self._parts.settlements(
+            client,
+            receiver,
+            self._senders.to,
+            entity=source.path,
+            counts=counts,
+            when_failed=settlement_failed,
+            judge=handling.after_refusal,
+        )
         if facts.requires_session:
-            return Service(
-                plan, SessionConsumer(plan, handling, client, settlements_of, app, alone=alone), receiver, time
-            )
+            consumer = SessionConsumer(plan, handling, client, settlements, app, alone=alone)
+            return Service(plan, consumer, receiver, time)
         await receiver.__aenter__()
         if plan.in_batches:
-            return Service(plan, BatchConsumer(plan, handling, settlements(receiver), alone), receiver, time)
-        return Service(plan, Consumer(plan, handling, settlements(receiver), prefetching, alone), receiver, time)
+            return Service(plan, BatchConsumer(plan, handling, settlements, alone), receiver, time)
+        return Service(plan, Consumer(plan, handling, settlements, prefetching, alone), receiver, time)
 
     def _prepare_ticks(self, plan: EntityPlan, counts: EntityCounts, *, in_session: bool) -> None:
         for handler in plan.handlers:

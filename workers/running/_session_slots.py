@@ -28,15 +28,17 @@ An event that has no row changes nothing. Two consequences are easy to miss:
 from __future__ import annotations
 
 from collections.abc import Collection
-from enum import Enum, auto
+from enum import auto
 from typing import Final, Generic, TypeVar
+
+from sbredis._quick_enum import QuickEnum
 
 __all__ = ["SLOT_STATES", "SessionSlots", "SlotEvent", "SlotState"]
 
 T = TypeVar("T")
 
 
-class SlotState(Enum):
+class SlotState(QuickEnum):
     """The state of a slot, and of the session in it."""
 
     ACCEPTED = auto()
@@ -57,7 +59,7 @@ class SlotState(Enum):
         return self in _ENDS
 
 
-class SlotEvent(Enum):
+class SlotEvent(QuickEnum):
     """What happens to the session in a slot."""
 
     OPEN = auto()
@@ -92,7 +94,6 @@ class SlotEvent(Enum):
 
 _S, _E = SlotState, SlotEvent
 _ENDS: Final = frozenset({_S.REPLACED, _S.ENDING, _S.LEFT})
-_FREE: Final = (_S.LEAVING, _S.REPLACED)
 SLOT_STATES: Final[dict[tuple[SlotState, SlotEvent], SlotState]] = {
     (_S.ACCEPTED, _E.OPEN): _S.OPENING,
     (_S.ACCEPTED, _E.END): _S.ENDING,
@@ -133,6 +134,7 @@ class SessionSlots(Generic[T]):
         self._most = most
         self._states: dict[T, SlotState] = {}
         self._taken: dict[SlotState, dict[T, None]] = {state: {} for state in SlotState}
+        self._leaving, self._replaced = self._taken[SlotState.LEAVING], self._taken[SlotState.REPLACED]
 
     def __len__(self) -> int:
         return len(self._states)
@@ -145,7 +147,7 @@ class SessionSlots(Generic[T]):
     @property
     def free(self) -> int:
         """The number of slots that are free, or will be at once; it is negative if sessions were accepted early."""
-        return self._most - len(self._states) + sum([len(self._taken[state]) for state in _FREE])
+        return self._most - len(self._states) + len(self._leaving) + len(self._replaced)
 
     def take(self, slot: T) -> None:
         """Let a session take a slot."""

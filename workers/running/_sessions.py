@@ -7,7 +7,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,7 @@ from sbredis.aio.shared_sessions import (
     has_messages,
     is_empty,
     is_released,
+    kept_messages,
     others_wait_elsewhere,
     receive_or_release,
 )
@@ -26,7 +27,7 @@ from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
 from sbredis.workers.declaring._outcomes import Abandon, Complete, GiveBack, Outcome
 from sbredis.workers.running._batches import BatchSize, call_of, filled, settle_parts
 from sbredis.workers.running._call_states import CallState, CallTask
-from sbredis.workers.running._calls import HandlerCall
+from sbredis.workers.running._calls import CallOrigin, HandlerCall
 from sbredis.workers.running._consuming import CANCELLING
 from sbredis.workers.running._gates import Gates
 from sbredis.workers.running._handling import Handling
@@ -49,24 +50,30 @@ _WAITING: Final = 60.0
 """The seconds to wait for free sessions. Then the consumer asks again."""
 _SETTLING: Final = frozenset({CallState.DECIDED, CallState.DECIDED_LATE})
 """The states in which the worker settles the messages of a call of a session."""
-SettlementsOf = Callable[["ServiceBusSessionReceiver"], CallSettler]
 
 
-class _Slot:
+class _Slot(CallOrigin):
     """A slot of a consumer, with the session that has taken it. It is compared as an object."""
 
-    __slots__ = ("call", "receiver", "room", "task", "turn")
+    __slots__ = ("call", "has_room", "held", "settlements", "task", "turn")
     task: asyncio.Task[None]
     """The task that works on the session."""
     turn: asyncio.Future[None]
     """The turn of its suspect, once it waits for one."""
 
-    def __init__(self, receiver: ServiceBusSessionReceiver) -> None:
-        self.receiver = receiver
+    def __init__(self, receiver: ServiceBusSessionReceiver, settlements: CallSettler) -> None:
+        super().__init__(settlements.entity, receiver, settlements.counts, receiver.session)
+        self.held = receiver
+        """The receiver of the session."""
+        self.settlements = settlements
         self.call: HandlerCall | None = None
         """The call that runs or is settled."""
-        self.room = ExitStack()
-        """Gives up its room for dependencies."""
+        self.has_room = False
+        """Whether it has room for its dependencies."""
+
+    async def settle(self, call: HandlerCall, outcome: Outcome) -> Outcome:
+        """Settle the messages of a call now."""
+        return await self.settlements.settle(call, outcome)
 
 
 class SessionConsumer:
@@ -90,7 +97,7 @@ class SessionConsumer:
         plan: EntityPlan,
         handling: Handling,
         client: ServiceBusClient,
-        settlements_of: SettlementsOf,
+        settlements: CallSettler,
         app: Scopes,
         *,
         alone: Alone | None = None,
@@ -98,7 +105,7 @@ class SessionConsumer:
         self._plan = plan
         self._handling = handling
         self._client = client
-        self._settlements_of = settlements_of
+        self._settlements = settlements
         self._app = app
         self.gates = Gates(plan.handlers)
         self._room = asyncio.Event()
@@ -109,6 +116,7 @@ class SessionConsumer:
         self._scopes = asyncio.Semaphore(plan.settings.max_concurrent_calls)
         """Room for the dependencies of sessions. A session that was accepted early waits for that of an ending one."""
         self._size = BatchSize(plan)
+        self._in_batches = plan.in_batches
         self.cover: Callable[[Sequence[Renewable], float | None], None] = cover_nothing
         self._limit = RenewalLimit(plan.settings.max_auto_lock_renewal_duration, handling.time, self.lost)
         self._alone = Alone(handling.time) if alone is None else alone
@@ -128,7 +136,7 @@ class SessionConsumer:
                 raise error
             surplus: list[ServiceBusSessionReceiver] = []
             try:
-                accepted = await accept_sessions(self._receiver, self._acceptable, _AHEAD, _WAITING)
+                accepted = await accept_sessions(self._receiver(), self._acceptable, _AHEAD, _WAITING)
             finally:
                 self._accepting = None
             for receiver in accepted:
@@ -140,7 +148,7 @@ class SessionConsumer:
 
     def _take_slot(self, receiver: ServiceBusSessionReceiver) -> None:
         """Let a session take a slot, and work on it in a task of its own."""
-        slot = _Slot(receiver)
+        slot = _Slot(receiver, self._settlements)
         self._slots.take(slot)
         slot.task = asyncio.get_running_loop().create_task(self._hold(slot))
         slot.task.add_done_callback(partial(self._given_back, slot))
@@ -161,7 +169,7 @@ class SessionConsumer:
     @property
     def _ahead(self) -> int:
         """The number of messages of a session that are received with one call."""
-        return self._size.most if self._plan.in_batches else _AHEAD
+        return self._size.most if self._in_batches else _AHEAD
 
     def _replace(self, state: SlotState = SlotState.IDLE) -> bool:
         """Give back the session that is in a state for longest. Return whether there is one."""
@@ -181,8 +189,9 @@ class SessionConsumer:
 
     def _admits(self, slot: _Slot | None = None) -> bool:
         """Return whether suspects, the gates, and the number of messages of the process let a handler start."""
-        chosen = slot is not None and self._slots.state_of(slot) is SlotState.CHOSEN
-        if not self._handling.limit.left or (self._alone.is_taken and not chosen):
+        if not self._handling.limit.left:
+            return False
+        if self._alone.is_taken and (slot is None or self._slots.state_of(slot) is not SlotState.CHOSEN):
             return False
         return not self.gates or self.gates.room(self._handling.time.now(), 1) > 0
 
@@ -218,7 +227,7 @@ class SessionConsumer:
 
     async def _wait_for_turn(self, slot: _Slot) -> None:
         """Wait, without any message, until the session may have its suspect."""
-        taking = taking_of(slot.receiver)
+        taking = taking_of(slot.held)
         if taking.inbox is not None:
             with suppress(ServiceBusError):  # an error of the partition comes again with the next call
                 await taking.inbox.let_go()
@@ -244,6 +253,7 @@ class SessionConsumer:
             if left > 0 or self._alone.is_taken:
                 await self._alone.change()
             else:
+                await self._handling.prepare()
                 await self._alone.turn(self, self._turns, self._take_alone)
 
     async def _take_alone(self, began: float) -> None:
@@ -260,11 +270,13 @@ class SessionConsumer:
                     slot.task.cancel()
                     await asyncio.wait((slot.task,), timeout=self._turns.patience)
                 self._slots.happens(slot, SlotEvent.TURN_OVER)
+            if not self._handling.ready:
+                break
 
     def _given_back(self, slot: _Slot, task: asyncio.Task[None]) -> None:
         self._slots.give_up(slot)
         self._alone.noted()
-        slot.room.close()
+        self._give_up_room(slot)
         self._room.set()
         error = None if task.cancelled() else task.exception()
         if isinstance(error, ServiceBusError):
@@ -273,17 +285,16 @@ class SessionConsumer:
             self._failed = error
 
     async def _hold(self, slot: _Slot) -> None:
-        receiver, task = slot.receiver, asyncio.current_task()
+        receiver, task = slot.held, asyncio.current_task()
         assert task is not None
         slot.task = task  # with an eager task factory, nobody else knows it yet
         settings = self._plan.settings
         self.cover((receiver.session,), settings.max_auto_lock_renewal_duration)
-        settlements = self._settlements_of(receiver)
         scopes = self._app.inner("session")
         time = self._handling.time
         ends, left = time.now() + settings.max_session_time, settings.max_session_messages
-        wait = self._plan.handlers[0].settings.batch_wait if self._plan.in_batches else 0.0
-        handle_all = self._handle_batch if self._plan.in_batches else self._handle_all
+        wait = self._plan.handlers[0].settings.batch_wait if self._in_batches else 0.0
+        handle_all = self._handle_batch if self._in_batches else self._handle_all
         suspect = False
         try:
             await self._have_scope(slot)
@@ -291,7 +302,7 @@ class SessionConsumer:
                 wanted = self._handling.limit.at_most(self._ahead if left is None else min(self._ahead, left))
                 messages = await self._next(slot, 1 if suspect else wanted, wait)
                 if not suspect and (innocent := _before_suspect(messages)) < len(messages):
-                    await settlements.release(messages[innocent:])
+                    await self._settlements.release(messages[innocent:], origin=slot)
                     if not (messages := messages[:innocent]):
                         await self._wait_for_turn(slot)
                         ends, suspect = math.inf, True
@@ -300,8 +311,8 @@ class SessionConsumer:
                     break  # its turn was over before its message came
                 if suspect and messages:
                     with self._alone.handling(self.entity, messages[0]):
-                        await handle_all(slot, settlements, messages, scopes, ends)
-                if suspect or not messages or not await handle_all(slot, settlements, messages, scopes, ends):
+                        await handle_all(slot, messages, scopes, ends)
+                if suspect or not messages or not await handle_all(slot, messages, scopes, ends):
                     break
                 left = None if left is None else left - len(messages)
         except SessionLockLostError as error:
@@ -311,10 +322,10 @@ class SessionConsumer:
             self._slots.happens(slot, SlotEvent.END)
             call = slot.call
             if call is not None:
-                await self._end_call(settlements, call)
-            self._holds_no_call(slot)
+                await self._end_call(call)
+                self._holds_no_call(slot)
             if scopes.unused:
-                slot.room.close()
+                self._give_up_room(slot)
             await receiver.close(release_session=call is None or not (call.state.is_left or call.in_thread))
             if not scopes.unused:  # its dependencies keep the slot until they are cleaned up
                 self._slots.happens(slot, SlotEvent.CLEAN_UP)
@@ -325,17 +336,25 @@ class SessionConsumer:
         if not (self._stopping or self._alone.is_taken):
             self._slots.happens(slot, SlotEvent.OPEN)
             await self._scopes.acquire()
-            slot.room.callback(self._scopes.release)
+            slot.has_room = True
             self._slots.happens(slot, SlotEvent.BEGIN)
+
+    def _give_up_room(self, slot: _Slot) -> None:
+        if slot.has_room:
+            slot.has_room = False
+            self._scopes.release()
 
     async def _next(self, slot: _Slot, wanted: int, wait: float) -> list[ServiceBusReceivedMessage]:
         """Return the next messages of a session; none if the session is to be given back, or was released."""
-        receiver = slot.receiver
+        receiver = slot.held
         if is_released(receiver):
             return []
         messages: list[ServiceBusReceivedMessage] | None = []
         if has_messages(receiver):
-            messages = await filled(receiver, wanted, 0, wait, self._handling.time)
+            if self._in_batches:
+                messages = await filled(receiver, wanted, 0, wait, self._handling.time)
+            else:
+                messages = kept_messages(receiver, wanted)
         elif not is_empty(receiver):
             others = self._may_leave_slot(slot)
             messages = await receive_or_release(receiver, wanted, others=others)
@@ -349,7 +368,7 @@ class SessionConsumer:
 
         Then one of them may be accepted before this one is released.
         """
-        others = self._slots.free <= 0 and others_wait_elsewhere(slot.receiver, _AHEAD)
+        others = self._slots.free <= 0 and others_wait_elsewhere(slot.held, _AHEAD)
         if others:
             self._leaves_slot(slot, leaves=True)
         return others
@@ -358,11 +377,9 @@ class SessionConsumer:
         if self._slots.happens(slot, SlotEvent.LEAVE if leaves else SlotEvent.STAY) and leaves:
             self._room.set()
 
-    async def _settle_last(
-        self, slot: _Slot, settlements: CallSettler, call: HandlerCall, outcome: Outcome
-    ) -> Outcome | None:
+    async def _settle_last(self, slot: _Slot, call: HandlerCall, outcome: Outcome) -> Outcome | None:
         """Settle the last message that is here. The same call asks for more, or releases the session if others wait."""
-        receiver = slot.receiver
+        receiver, settlements = slot.held, self._settlements
         if not isinstance(outcome, Complete) or has_messages(receiver) or self._stopping or self._alone.is_taken:
             return await settlements.settle_reporting(call, outcome)
         others, company = self._may_leave_slot(slot), len(self._slots) > 1
@@ -373,7 +390,7 @@ class SessionConsumer:
 
     async def _more(self, slot: _Slot, wanted: int, wait: float) -> list[ServiceBusReceivedMessage]:
         """Wait for messages of a session that has none now, unless another session takes its slot."""
-        receiver = slot.receiver
+        receiver = slot.held
         self._slots.happens(slot, SlotEvent.EMPTY)
         self._room.set()
         try:
@@ -382,13 +399,14 @@ class SessionConsumer:
         finally:
             self._slots.happens(slot, SlotEvent.FILLED)
 
-    async def _end_call(self, settlements: CallSettler, call: HandlerCall) -> None:
+    async def _end_call(self, call: HandlerCall) -> None:
         """Decide what becomes of the messages of a call that the work on its session leaves unsettled."""
+        settlements = self._settlements
         match call.stop() if self._stopping else call.broken():
             case CallTask.GIVE_BACK:
-                await settlements.release(call.messages, interrupted=True)
+                await settlements.release(call.messages, origin=call.origin, interrupted=True)
             case CallTask.GIVE_BACK_UNTRIED:
-                await settlements.release(call.messages)
+                await settlements.release(call.messages, origin=call.origin)
             case CallTask.ABANDON:  # the end of the session gives them back uncounted: they would come again for ever
                 for message in call.messages:
                     await settlements.settle_reporting(call.part((message,)), self._again(call, message))
@@ -410,7 +428,6 @@ class SessionConsumer:
     async def _handle_all(
         self,
         slot: _Slot,
-        settlements: CallSettler,
         messages: Sequence[ServiceBusReceivedMessage],
         scopes: Scopes,
         ends: float,
@@ -419,31 +436,31 @@ class SessionConsumer:
         for message in messages:
             if self._stopping or self._handling.time.now() >= ends or not self._admits(slot):
                 return False
-            if not slot.receiver.session.locked:  # the process was suspended, or a handler has blocked the event loop
+            if not slot.held.session.locked:  # the process was suspended, or a handler has blocked the event loop
                 return self._ended_before(slot, message)
             self._handling.limit.take(1)
-            settlements.origin.counts.received += 1
+            slot.counts.received += 1
             chosen = self._handling.choose(message)
             handler = chosen if isinstance(chosen, HandlerPlan) else self._plan.handlers[0]
-            call = slot.call = HandlerCall(settlements.origin, handler, (message,))
+            call = slot.call = HandlerCall(slot, handler, (message,))
             if isinstance(chosen, Outcome):
                 outcome: Outcome | None = chosen
             else:
-                self._handling.note_lag(settlements.origin.counts, call.messages)
+                self._handling.note_beginning(slot, call.messages)
                 (outcome,) = await self._handling.outcomes_of(call, scopes)
                 await self._forget_cancellation(slot.task, call)
             outcome = outcome or self._again(call, message)
             if call.end((outcome,)) is CallTask.SETTLE:
                 if message is messages[-1]:
-                    settled = await self._settle_last(slot, settlements, call, outcome)
+                    settled = await self._settle_last(slot, call, outcome)
                 else:
-                    settled = await settlements.settle_reporting(call, outcome)
+                    settled = await self._settlements.settle_reporting(call, outcome)
                 if _comes_again(settled):
                     return False
             elif not _may_go_on(call):
                 return False
             self._holds_no_call(slot)
-        return True
+        return not is_released(slot.held)
 
     def _holds_no_call(self, slot: _Slot) -> None:
         slot.call = None
@@ -452,13 +469,12 @@ class SessionConsumer:
     def _ended_before(self, slot: _Slot, message: ServiceBusReceivedMessage) -> bool:
         """Report that the lock on a session ended before a handler began its next message. The session is not kept."""
         said = "%s: the lock on session %r ended before the message %s began; it comes again"
-        _log.warning(said, self._plan.source.path, slot.receiver.session.session_id, message.sequence_number)
+        _log.warning(said, self._plan.source.path, slot.held.session.session_id, message.sequence_number)
         return False
 
     async def _handle_batch(
         self,
         slot: _Slot,
-        settlements: CallSettler,
         messages: Sequence[ServiceBusReceivedMessage],
         scopes: Scopes,
         ends: float,
@@ -470,31 +486,31 @@ class SessionConsumer:
             while rest:
                 if self._stopping or self._handling.time.now() >= ends or not self._admits(slot):
                     return False
-                if not slot.receiver.session.locked:
+                if not slot.held.session.locked:
                     return self._ended_before(slot, rest[0])
                 own, following = self._run_of(chosen, rest)
                 count = self._handling.limit.take(len(own))
                 if count < len(own):
                     rest.extendleft(reversed(own[count:]))
                     own, following = own[:count], chosen
-                settlements.origin.counts.received += len(own)
+                slot.counts.received += len(own)
                 if isinstance(chosen, HandlerPlan):
-                    call, others = call_of(chosen, own, self._handling, settlements.origin)
+                    call, others = call_of(chosen, own, self._handling, slot)
                 else:
-                    call, others = None, [(HandlerCall(settlements.origin, self._plan.handlers[0], own), chosen)]
+                    call, others = None, [(HandlerCall(slot, self._plan.handlers[0], own), chosen)]
                 for unhandled, outcome in others:
                     slot.call = unhandled
                     unhandled.end((outcome,))
-                    if _comes_again(await settlements.settle_reporting(unhandled, outcome)):
+                    if _comes_again(await self._settlements.settle_reporting(unhandled, outcome)):
                         return False
-                if call is not None and not await self._handle_run(slot, settlements, call, scopes):
+                if call is not None and not await self._handle_run(slot, call, scopes):
                     return False
                 self._holds_no_call(slot)
                 if following is not None:
                     chosen = following
             return True
         finally:
-            await settlements.release(rest)
+            await self._settlements.release(rest, origin=slot)
 
     def _run_of(
         self, chosen: HandlerPlan | Outcome, rest: deque[ServiceBusReceivedMessage]
@@ -512,17 +528,17 @@ class SessionConsumer:
             own.append(rest.popleft())
         return own, None
 
-    async def _handle_run(self, slot: _Slot, settlements: CallSettler, call: HandlerCall, scopes: Scopes) -> bool:
+    async def _handle_run(self, slot: _Slot, call: HandlerCall, scopes: Scopes) -> bool:
         """Handle messages of one handler. Return whether further messages may be handled after them."""
         slot.call = call
-        self._handling.note_lag(settlements.origin.counts, call.messages)
+        self._handling.note_beginning(slot, call.messages)
         outcomes = await self._handling.outcomes_of(call, scopes)
         await self._forget_cancellation(slot.task, call)
         decided = [
             outcome or self._again(call, message) for message, outcome in zip(call.messages, outcomes, strict=True)
         ]
         if call.end(decided) is CallTask.SETTLE:
-            settled = await settle_parts(settlements, call, decided)
+            settled = await settle_parts(self._settlements, call, decided)
             self._size.adapt(call)
             return not any(_comes_again(each) for each in settled)
         return _may_go_on(call)
@@ -541,12 +557,12 @@ class SessionConsumer:
         """Return the sessions that are held. Called in another thread."""
         allows = self._limit.allows
         kept = [slot for slot in snapshot(self._slots.taken) if self._slots.state_of(slot) is not SlotState.LEFT]
-        return [slot.receiver.session for slot in kept if allows(slot.call, (slot.receiver.session,))]
+        return [slot.held.session for slot in kept if allows(slot.call, (slot.held.session,))]
 
     def lost(self, renewable: Renewable) -> bool:
         """End the work on a session whose lock was lost."""
         for slot in self._slots.taken:
-            if slot.receiver.session is renewable:
+            if slot.session is renewable:
                 if slot.call is not None:
                     slot.call.origin.counts.locks_lost += 1
                 if slot.call is None or slot.call.lose_lock() is CallTask.CANCEL:
@@ -618,12 +634,15 @@ class SessionConsumer:
             self._slots.happens(slot, SlotEvent.ABANDON)
             if call.in_thread:
                 slot.task.cancel()
-            await slot.receiver.close(release_session=False)
+            await slot.held.close(release_session=False)
 
 
 def _before_suspect(messages: Sequence[ServiceBusReceivedMessage]) -> int:
     """Return how many messages come before the first suspect."""
-    return next((place for place, message in enumerate(messages) if message.is_suspect), len(messages))
+    for place, message in enumerate(messages):
+        if message.is_suspect:
+            return place
+    return len(messages)
 
 
 def _comes_again(outcome: Outcome | None) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sbredis.exceptions import KeyAlreadyUsedError, MessageLockLostError, ServiceBusError, SessionLockLostError
 from sbredis.exceptions import Outcome as Effect
-from sbredis.model import ServiceBusReceivedMessage, hold_of
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of
 from sbredis.workers.declaring._handlers import HandlerPlan
 from sbredis.workers.declaring._outcomes import Abandon, Complete, DeadLetter, Defer, GiveBack, Outcome
 from sbredis.workers.running._additions import UNCHANGED
@@ -17,7 +17,7 @@ from sbredis.workers.running._calls import CallOrigin, HandlerCall, can_be_settl
 from sbredis.workers.running._gathering import Gathering
 
 if TYPE_CHECKING:
-    from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender, ServiceBusSession
+    from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
     from sbredis.workers.observing._counts import EntityCounts
 
 __all__ = ["CallSettler"]
@@ -28,8 +28,8 @@ _CALLS: Final = 4
 """The number of calls for completions that are under way at once. Further completions gather until one has ended."""
 
 
-class CallSettler:
-    """Settles the messages of one entity or, with sessions, of one session."""
+class CallSettler(CallOrigin):
+    """Settles the messages of one entity. With sessions, the origin of each call says from which session they are."""
 
     def __init__(
         self,
@@ -39,16 +39,12 @@ class CallSettler:
         *,
         entity: str,
         counts: EntityCounts,
-        session: ServiceBusSession | None = None,
         when_failed: Callable[[Sequence[ServiceBusReceivedMessage], Exception], None],
         judge: Callable[[HandlerPlan, ServiceBusReceivedMessage, Exception], Outcome],
     ) -> None:
+        super().__init__(entity, receiver, counts, None)
         self._client = client
-        self._receiver = receiver
         self._sender_to = sender_to
-        self._counts = counts
-        self.origin = CallOrigin(entity, receiver, counts, session, self.settle)
-        """The origin of the messages."""
         self.when_settled: Callable[[], None] | None = None
         """Called when settlements were answered."""
         self._when_failed = when_failed
@@ -69,17 +65,17 @@ class CallSettler:
     def noted(self, messages: Sequence[ServiceBusReceivedMessage], outcome: Outcome) -> None:
         """Count messages that are settled."""
         if isinstance(outcome, Complete):
-            self._counts.completed += len(messages)
+            self.counts.completed += len(messages)
         elif isinstance(outcome, Abandon):
-            self._counts.abandoned += len(messages)
+            self.counts.abandoned += len(messages)
         elif isinstance(outcome, DeadLetter):
-            self._counts.dead_lettered += len(messages)
+            self.counts.dead_lettered += len(messages)
         else:
-            self._counts.deferred += len(messages)
+            self.counts.deferred += len(messages)
 
     def failed(self, messages: Sequence[ServiceBusReceivedMessage], error: Exception) -> None:
         """Count and report messages that could not be settled."""
-        self._counts.settlements_failed += len(messages)
+        self.counts.settlements_failed += len(messages)
         self._when_failed(messages, error)
 
     # ------------------------------------------------------------------------------------------------------------------
@@ -94,12 +90,14 @@ class CallSettler:
     def complete_soon(self, message: ServiceBusReceivedMessage) -> None:
         """Complete a message, together with others that are completed in the same moment."""
         self._done.append(message)
-        self._gather()
+        if not self._scheduled:
+            self._gather()
 
     def transact_soon(self, call: HandlerCall) -> None:
         """Complete the message of a call and send what its handler has sent, in a transaction with those of others."""
         self._to_transact.append(call)
-        self._gather()
+        if not self._scheduled:
+            self._gather()
 
     def settle_soon(self, call: HandlerCall, outcome: Outcome) -> None:
         """Settle the messages of a call in a task of its own."""
@@ -118,7 +116,7 @@ class CallSettler:
         return bool(self._done or self._to_transact)
 
     def _gather(self) -> None:
-        if not self._scheduled and len(self._calls) < _CALLS:
+        if len(self._calls) < _CALLS:
             self._scheduled = True
             self._loop.call_soon(self._start_gathered)
 
@@ -153,7 +151,7 @@ class CallSettler:
 
     async def complete(self, batch: list[ServiceBusReceivedMessage]) -> None:
         try:
-            await self._receiver.complete_messages(batch)
+            await self.receiver.complete_messages(batch)
             self.noted(batch, _DONE)
         except MessageLockLostError as error:
             lost = _lost(batch, error)
@@ -237,8 +235,12 @@ class CallSettler:
             if call.additions:
                 await self._transact(call)
             else:
+                receiver = call.origin.receiver
                 try:
-                    await call.origin.receiver.complete_messages(call.messages)
+                    if len(call.messages) == 1:
+                        await receiver.complete_message(call.message)
+                    else:
+                        await receiver.complete_messages(call.messages)
                 except MessageLockLostError as error:
                     lost = _lost(call.messages, error)
                     self.noted([each for each in call.messages if each not in lost], outcome)
@@ -261,7 +263,7 @@ class CallSettler:
                 message, outcome.reason, outcome.description, properties_to_modify=outcome.properties_to_modify
             )
         elif isinstance(outcome, GiveBack):
-            await self.release((message,))
+            await self.release((message,), origin=call.origin)
             return
         elif isinstance(outcome, Defer):
             await receiver.defer_message(message, properties_to_modify=outcome.properties_to_modify)
@@ -278,6 +280,7 @@ class CallSettler:
 
     async def _commit(self, calls: Sequence[HandlerCall]) -> None:
         """Do all that calls have added when they complete their messages, or nothing of it."""
+        sends: dict[str, list[ServiceBusMessage]] = {}
         async with self._client.transaction() as transaction:
             for call in calls:
                 for key, window in (call.additions.keys or {}).items():
@@ -285,25 +288,34 @@ class CallSettler:
                 for message in call.messages:
                     transaction.complete_message(message)
                 for entity, sent in call.additions.sends or ():
-                    transaction.send_messages(self._sender_to(entity), sent)
+                    sends.setdefault(entity, []).append(sent)
                 if call.additions.session_state is not UNCHANGED:
                     assert call.origin.session is not None
                     state: Any = call.additions.session_state
                     transaction.set_session_state(call.origin.session, state)
+            for entity, together in sends.items():
+                transaction.send_messages(self._sender_to(entity), together)
 
-    async def release(self, messages: Sequence[ServiceBusReceivedMessage], *, interrupted: bool = False) -> None:
-        """Give messages back without counting a delivery."""
+    async def release(
+        self,
+        messages: Sequence[ServiceBusReceivedMessage],
+        *,
+        origin: CallOrigin | None = None,
+        interrupted: bool = False,
+    ) -> None:
+        """Give messages back without counting a delivery: messages of this entity, or of the session ``origin``."""
+        receiver = self.receiver if origin is None else origin.receiver
         results = await asyncio.gather(
-            *(self._receiver.release_message(message, interrupted=interrupted) for message in messages),
+            *(receiver.release_message(message, interrupted=interrupted) for message in messages),
             return_exceptions=True,
         )
         for message, result in zip(messages, results, strict=True):
             if isinstance(result, (MessageLockLostError, SessionLockLostError)):
                 continue  # the message comes again anyway
             if isinstance(result, Exception):
-                _log.warning("%s: message %s was not given back: %s", self._receiver.entity_path, message, result)
+                _log.warning("%s: message %s was not given back: %s", receiver.entity_path, message, result)
             else:
-                self._counts.given_back += 1
+                self.counts.given_back += 1
 
 
 def _lost(messages: Sequence[ServiceBusReceivedMessage], error: Exception) -> Sequence[ServiceBusReceivedMessage]:

@@ -42,11 +42,11 @@ class Owner(Protocol[T_contra]):
         ...
 
     def began(self, task: asyncio.Task[None], item: T_contra) -> None:
-        """Note that a task works on an item."""
+        """Note that a task works on an item now, and no longer on the one before."""
         ...
 
     def ended(self, task: asyncio.Task[None]) -> None:
-        """Note that a task no longer works on its item."""
+        """Note that a task no longer works on any item."""
         ...
 
     def failed(self, item: T_contra, error: Exception) -> None:
@@ -74,20 +74,25 @@ class SharedTask(Generic[T]):
         def hand_over() -> None:
             context.run(self._hand_over)  # the new tasks begin with the context of this one
 
-        while items:
-            item = items.popleft()
-            owner.began(task, item)
-            ended = False
-            try:
-                await _noticing_waits(owner.work_on(item), hand_over)
-                ended = True
-            except Exception as error:  # noqa: BLE001 -- the other items go on
-                owner.failed(item, error)
-                ended = True
-            finally:
-                owner.ended(task)
-                if items and (not ended or task.cancelling() or copy_context() != context):
-                    hand_over()
+        try:
+            while items:
+                item = items.popleft()
+                owner.began(task, item)
+                work = owner.work_on(item)
+                try:
+                    awaited = work.send(None)
+                    hand_over()  # the work waits
+                    await _rest_of(work, awaited)
+                except StopIteration:
+                    pass
+                except Exception as error:  # noqa: BLE001 -- the other items go on
+                    owner.failed(item, error)
+                if items and (task.cancelling() or copy_context() != context):
+                    break
+        finally:
+            owner.ended(task)
+            if items:
+                hand_over()
 
     def _hand_over(self) -> None:
         items = self._items
@@ -96,24 +101,18 @@ class SharedTask(Generic[T]):
 
 
 @coroutine
-def _noticing_waits(work: Work, waits: Callable[[], None]) -> Generator[Any, Any, None]:
-    """Run a coroutine in the present task. Call ``waits`` before it waits for the first time."""
-    step: Callable[[Any], Any] = work.send
-    value: Any = None
-    noticed = False
+def _rest_of(work: Work, awaited: Any) -> Generator[Any, Any, None]:
+    """Run the rest of a coroutine, which waits for something, in the present task."""
     while True:
-        try:
-            awaited = step(value)
-        except StopIteration:
-            return
-        if not noticed:
-            noticed = True
-            waits()
+        step: Callable[[Any], Any] = work.send
         try:
             value = yield awaited
-            step = work.send
         except GeneratorExit:  # the program ends, and its garbage may have ended the coroutine before
             work.close()
             raise
         except BaseException as error:  # noqa: BLE001 -- a cancellation is for the coroutine
-            value, step = error, work.throw
+            step, value = work.throw, error
+        try:
+            awaited = step(value)
+        except StopIteration:
+            return

@@ -109,7 +109,8 @@ class WorkerProcess:
                 await self._again.wait()
                 continue
             failed = code != 0 and not (code == -signal.SIGTERM and self._asked is not None)
-            pause = self._restarts.pause_after(loop.time() - began, failed=failed)
+            lived, by_suspect = loop.time() - began, self._suspect is not None
+            pause = self._restarts.pause_after(lived, failed=failed, by_suspect=by_suspect)
             if failed and self._suspect is not None:
                 self._killer = ("--killer", json.dumps([*self._suspect, ending_of(code)]))
             if failed:
@@ -130,6 +131,7 @@ class WorkerProcess:
             )
         except OSError as error:
             os.close(reads)
+            self._suspect, self._killer = None, killer
             _log.warning("process %d cannot be started: %s", self.number, error)
             return _NOT_STARTED
         finally:

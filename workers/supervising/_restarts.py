@@ -20,8 +20,14 @@ class Restarts:
     def __init__(self) -> None:
         self._next = 0.0
 
-    def pause_after(self, lived: float, *, failed: bool) -> float:
-        """Return the seconds to wait after a process that lived for this time. One that ended well starts at once."""
+    def pause_after(self, lived: float, *, failed: bool, by_suspect: bool = False) -> float:
+        """Return the seconds to wait after a process that lived for this time. One that ended well starts at once.
+
+        If a suspect has ended the process, the pauses do not grow: the message is a dead letter after a few deliveries,
+        and all others wait meanwhile.
+        """
+        if failed and by_suspect:
+            return _FIRST
         if not failed or lived >= _STEADY:
             self._next = 0.0
         pause = self._next

@@ -12,10 +12,11 @@ from typing import Any
 from sbredis.aio import ServiceBusReceiver
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.workers import Context, SyncContext, Worker
-from tests.workers.chaos.notes import complete_noting, note, note_done, note_start, noted, noting
+from tests.workers.chaos.notes import complete_noting, complete_one_noting, note, note_done, note_start, noted, noting
 
 GIVEN: dict[str, Any] = json.loads(os.environ["CHAOS"])
 ServiceBusReceiver.complete_messages = complete_noting  # type: ignore[method-assign]
+ServiceBusReceiver.complete_message = complete_one_noting  # type: ignore[method-assign]
 
 worker = Worker(GIVEN["url"], namespace=GIVEN["namespace"], **GIVEN["options"])
 KINDS = GIVEN["kinds"]

@@ -3,9 +3,9 @@
 A round lasts some seconds. Messages are sent all the time, and one fault follows the other. Then the round waits until
 all messages are handled, and checks every start of a handler.
 
-No fault sets a clock. Only the machine has one that a server reads, and setting it needs the rights of root and would
-meet all other programs; a time namespace of Linux does not change the time of day. The machine of credit
-(``make prove WHAT=credit``) lets the clocks of its servers leap.
+With the library libfaketime, faults set the clocks of servers back, too (:mod:`tests.workers.chaos.clocks`). A clock
+that leaps ahead ends locks early, as docs/connecting.md says, so that no check could tell this from a fault. The
+machine of credit (``make prove WHAT=credit``) lets clocks leap in both directions.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import trustme
 from sbredis.servers import LocalCluster, LocalSentinel, LocalServer, acquire, free_port
 from sbredis.transport import key_slot
 from tests.waiting import eventually
+from tests.workers.chaos.clocks import Clocks
 from tests.workers.chaos.programs import Town, crowd
 from tests.workers.chaos.scenes import checked, fed, more_done, move_there_and_back
 
@@ -36,15 +37,24 @@ Fault = Callable[[Town, random.Random], Awaitable[None]]
 KINDS = ("plain", "session", "batch")
 LONGEST = 10.0
 """The longest pause in seconds. It is twice as long as the lock of a message."""
+_LEAP = 1.0
+"""The longest leap of a clock in seconds. After some leaps, its replica is still less ahead than a lock lasts."""
 KEEPS_ALL = {"appendonly": "yes", "appendfsync": "always"}
 
 
 class Place:
     """Servers, and the faults that they can have. ``url`` is what the workers connect to."""
 
-    def __init__(self, url: str, faults: Mapping[str, Fault]) -> None:
+    def __init__(self, url: str, faults: Mapping[str, Fault], choose: Callable[[], LocalServer] | None = None) -> None:
+        """``choose`` returns a server whose clock may be set."""
         self.url = url
         self.faults = {"kill a worker": _kill_a_worker, "suspend a worker": _suspend_a_worker} | dict(faults)
+        self._choose = choose
+
+    def set_clocks(self, clocks: Clocks) -> None:
+        """Let faults set the clocks of the servers, too."""
+        if self._choose is not None:
+            self.faults["set a clock back"] = _set_a_clock_back(clocks, self._choose)
 
 
 async def mixed(
@@ -146,10 +156,19 @@ def _restart(server: LocalServer) -> Fault:
     return fault
 
 
+def _set_a_clock_back(clocks: Clocks, choose: Callable[[], LocalServer]) -> Fault:
+    async def fault(town: Town, chance: random.Random) -> None:
+        del town
+        server = await asyncio.to_thread(choose)
+        clocks.set_back(server, _LEAP * chance.random())
+
+    return fault
+
+
 @contextmanager
 def one_server(binary: str | None, folder: Path) -> Generator[Place]:
     with LocalServer(binary=binary, directory=folder / "data", config=KEEPS_ALL) as server:
-        yield Place(server.url, _of_one(server))
+        yield Place(server.url, _of_one(server), lambda: server)
 
 
 @contextmanager
@@ -168,7 +187,7 @@ def over_tls(binary: str | None, folder: Path) -> Generator[Place]:
         "tls-auth-clients": "no",
     }
     with LocalServer(binary=binary or "path:redis-server", directory=folder / "data", config=config) as server:
-        yield Place(f"rediss://localhost:{port}?tls_ca={folder / 'ca.pem'}", _of_one(server))
+        yield Place(f"rediss://localhost:{port}?tls_ca={folder / 'ca.pem'}", _of_one(server), lambda: server)
 
 
 def _of_one(server: LocalServer) -> dict[str, Fault]:
@@ -227,6 +246,7 @@ def behind_sentinels(binary: str | None, folder: Path) -> Generator[Place]:
                 "cut connections": _cut(choose),
                 "replace the master": replace,
             },
+            choose,
         )
 
 
@@ -279,6 +299,7 @@ def in_a_cluster(binary: str | None, folder: Path) -> Generator[Place]:
                 "move a slot key by key": move(False),
             }
             | moves,
+            choose,
         )
 
 

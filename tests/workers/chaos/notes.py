@@ -23,7 +23,7 @@ from sbredis.aio import ServiceBusReceiver
 from sbredis.model import ServiceBusReceivedMessage, hold_of
 from sbredis.workers import Context, SyncContext
 
-__all__ = ["complete_noting", "note", "note_done", "note_start", "noted", "noting", "number_of"]
+__all__ = ["complete_noting", "complete_one_noting", "note", "note_done", "note_start", "noted", "noting", "number_of"]
 
 STEP = 0.05
 
@@ -108,7 +108,7 @@ async def noting(context: Context, proceed: Any) -> Any:
     return await noted([context.message], proceed)
 
 
-_complete = ServiceBusReceiver.complete_messages
+_complete, _complete_one = ServiceBusReceiver.complete_messages, ServiceBusReceiver.complete_message
 
 
 async def complete_noting(self: ServiceBusReceiver, messages: Any, **options: Any) -> None:
@@ -117,3 +117,10 @@ async def complete_noting(self: ServiceBusReceiver, messages: Any, **options: An
     await _complete(self, [message for message, _ in given], **options)
     for message, fence in given:
         note("acknowledged", str(message), fence)
+
+
+async def complete_one_noting(self: ServiceBusReceiver, message: Any, **options: Any) -> None:
+    """Do the same with a single message, as the worker completes those of sessions."""
+    fence = message.fence
+    await _complete_one(self, message, **options)
+    note("acknowledged", str(message), fence)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sbredis.servers import LocalCluster, LocalServer
+from tests.workers.chaos.clocks import Clocks
 from tests.workers.chaos.growth import handled, resident
 from tests.workers.chaos.mixed import PLACES, mixed
 from tests.workers.chaos.poison import poison
@@ -85,7 +86,10 @@ async def _mixed(given: argparse.Namespace, folder: Path) -> str:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
-    with PLACES[given.on](given.binary, folder) as place:
+    clocks = None if given.clocks is None else Clocks(given.clocks, given.binary, folder)
+    with PLACES[given.on](given.binary if clocks is None else str(clocks.program), folder) as place:
+        if clocks is not None:
+            place.set_clocks(clocks)
         return await mixed(place, folder, given.times, seconds=given.seconds, seed=given.seed, said=say)
 
 
@@ -110,6 +114,7 @@ def main() -> int:
     parser.add_argument("--kinds", type=lambda text: tuple(text.split(",")), default=ALL_KINDS, help="the entities")
     parser.add_argument("--on", choices=PLACES, default="cluster", help="mixed: the servers (cluster)")
     parser.add_argument("--binary", help="mixed: the program of the servers, such as path:redis-server")
+    parser.add_argument("--clocks", type=Path, metavar="FILE", help="mixed: set clocks, by this libfaketime.so.1")
     parser.add_argument("--seconds", type=float, default=20, help="mixed: how long a round causes faults (20)")
     parser.add_argument("--seed", type=int, default=0, help="mixed: another number gives other faults (0)")
     given = parser.parse_args()

@@ -52,10 +52,14 @@ async def checked(town: Town) -> str:
     """Wait until everything is handled, check it, and return the counts."""
     await town.finished()
     exempt = town.unsafe | town.unknown
-    assert [each for each in await town.outputs() if each not in exempt] == sorted(town.to_out - exempt)
+    outputs = [each for each in await town.outputs() if each not in exempt]
+    assert outputs == sorted(town.to_out - exempt)
     faults = town.faults()
     assert not faults, "\n".join([f"{len(faults)} faults", *faults[:10]])
-    return summary(town.handlings())
+    in_sessions = [each for each in town.handlings() if each.session is not None and each.message not in town.to_out]
+    assert not in_sessions or any(each.acknowledged for each in in_sessions), "no completion in a session was noted"
+    inputs = len(set(town.sent) - exempt)
+    return f"{inputs:,} inputs acknowledged, {len(outputs):,} outputs, {summary(town.handlings())}"
 
 
 async def replace_workers(town: Town, times: int, end: Callable[[int], Awaitable[object]]) -> None:

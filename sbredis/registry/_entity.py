@@ -81,6 +81,11 @@ def split_path(path: str) -> tuple[str, str | None]:
     """
     if not isinstance(path, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without type checks
         raise TypeError(f"the path of an entity must be text, not {type(path).__name__}")
+    return _split(path)
+
+
+@lru_cache(maxsize=1024)  # a client asks for the same entities again and again
+def _split(path: str) -> tuple[str, str | None]:
     at = name_key(path).rfind(_INFIX)
     if at < 0:
         return entity_name(path), None
@@ -308,7 +313,9 @@ def _time(text: bytes) -> int:
 
 @lru_cache(maxsize=4096)
 def decode_again(path: str, record: bytes, slots: int) -> EntityRecord:
-    """Read a record that clients read often, such as that of a subscription. Results are cached by their bytes."""
+    """Read a record that clients read often, such as that of a subscription or of the entity that a transaction sends
+    to. Results are cached by their bytes.
+    """
     return decode(record, path, slots)
 
 

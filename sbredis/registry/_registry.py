@@ -423,7 +423,7 @@ class Registry:
             if reply is None:
                 return None
             record, behind, subscriptions, sql, correlation = reply
-            entity = decode(record, path, self.slots)
+            entity = decode_again(path, record, self.slots)
             return SeenEntity(entity, behind == 1, behind == 2, subscriptions, sql, correlation)
 
         return Request.of("read_entity", self.keys(path), self._read(path), read)

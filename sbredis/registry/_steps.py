@@ -225,6 +225,8 @@ class Steps:
 
         Return its record, or None if the entity is gone.
         """
+        if record.state == "active":
+            return record
         with _saying(f"The entity '{record.path}' may be half created or half deleted: the next call continues that."):
             while record.state in ("creating", "removing"):
                 try:

@@ -131,6 +131,23 @@ class _Receiver:
         return nullcontext()
 
 
+class _LooseOrigin(CallOrigin):
+    """The origin of messages that belong to no broker."""
+
+    def __init__(self, entity: str, session: _LooseSession | None) -> None:
+        receiver: Any = _Receiver()
+        held: Any = session
+        super().__init__(entity, receiver, EntityCounts(), held)
+        self.settled: list[Outcome] = []
+        """The outcomes by which the handler has settled its messages itself."""
+
+    async def settle(self, call: HandlerCall, outcome: Outcome) -> Outcome:
+        """Keep the outcome."""
+        del call
+        self.settled.append(outcome)
+        return outcome
+
+
 def handle(
     handler: Callable[..., Any], value: object = b"", **options: Unpack[HandleOptions]
 ) -> Coroutine[Any, Any, HandlerResult]:
@@ -196,11 +213,7 @@ async def _handle(plan: EntityPlan, value: object, options: HandleOptions) -> Ha
     messages = [_received(each, given, options, number) for number, each in enumerate(values, 1)]
     if not messages:
         raise ValueError("A batch has at least one message: the list of values is empty.")
-    errors, replies, settled = list[BaseException](), list[SentMessage](), list[Outcome]()
-
-    async def settle(_: HandlerCall, outcome: Outcome) -> Outcome:
-        settled.append(outcome)
-        return outcome
+    errors, replies = list[BaseException](), list[SentMessage]()
 
     async def reply(entity: str, message: ServiceBusMessage, _: float) -> None:
         replies.append(SentMessage(entity, message))
@@ -217,9 +230,8 @@ async def _handle(plan: EntityPlan, value: object, options: HandleOptions) -> Ha
         time=Time(),
         draw=lambda: 1.0,
     )
-    receiver: Any = _Receiver()
-    held: Any = session
-    call = HandlerCall(CallOrigin(plan.source.path, receiver, EntityCounts(), held, settle), handler, messages)
+    origin = _LooseOrigin(plan.source.path, session)
+    call = HandlerCall(origin, handler, messages)
     try:
         outcomes = await _outcomes(handling, call)
     finally:
@@ -233,7 +245,7 @@ async def _handle(plan: EntityPlan, value: object, options: HandleOptions) -> Ha
         call.additions.session_state if call.additions.session_state is not UNCHANGED else session and session.state
     )
     return HandlerResult(
-        outcomes=settled * len(messages) if settled else outcomes,
+        outcomes=origin.settled * len(messages) if origin.settled else outcomes,
         error=errors[0] if errors else None,
         value=values_returned[-1] if values_returned else None,
         sends=[*sends, *replies],

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from sbredis.model import ServiceBusReceivedMessage
+from sbredis.model import ServiceBusReceivedMessage, hold_of
 from sbredis.testing._clock import MovableClock
 from sbredis.testing._records import Records
 from sbredis.workers import Abandon, Outcome
 from sbredis.workers.declaring._handlers import EntityPlan, HandlerPlan
-from sbredis.workers.running._calls import HandlerCall
+from sbredis.workers.running._calls import CallOrigin, HandlerCall
 from sbredis.workers.running._handling import Handling
 from sbredis.workers.running._injecting import Scopes
 from sbredis.workers.running._settling import CallSettler
@@ -170,22 +170,29 @@ class WatchedSettlements(CallSettler):
         finally:
             self._records.finished(batch)
 
-    async def release(self, messages: Sequence[ServiceBusReceivedMessage], *, interrupted: bool = False) -> None:
+    async def release(
+        self,
+        messages: Sequence[ServiceBusReceivedMessage],
+        *,
+        origin: CallOrigin | None = None,
+        interrupted: bool = False,
+    ) -> None:
         """Give messages back, and record those that no handler has begun."""
         try:
-            await super().release(messages, interrupted=interrupted)
+            await super().release(messages, origin=origin, interrupted=interrupted)
         finally:
             self._records.given_back(messages)
 
     def noted(self, messages: Sequence[ServiceBusReceivedMessage], outcome: Outcome) -> None:
         """Count and record messages that are settled."""
         super().noted(messages, outcome)
-        session = self.origin.session
-        if session is not None and isinstance(outcome, Abandon) and outcome.delay:
-            self._records.held_back[self.origin.entity, session.session_id] = self._time.now() + outcome.delay
-        self._records.settled(self.origin.entity, messages, outcome)
+        if isinstance(outcome, Abandon) and outcome.delay:
+            for message in messages:  # there may be none
+                if (session := hold_of(message).session) is not None:
+                    self._records.held_back[self.entity, session] = self._time.now() + outcome.delay
+        self._records.settled(self.entity, messages, outcome)
 
     def failed(self, messages: Sequence[ServiceBusReceivedMessage], error: Exception) -> None:
         """Count, report and record messages that could not be settled."""
         super().failed(messages, error)
-        self._records.not_settled(self.origin.entity, messages, error)
+        self._records.not_settled(self.entity, messages, error)

@@ -10,9 +10,9 @@ import pytest
 
 from sbredis.exceptions import Outcome, ServiceBusCommunicationError
 from sbredis.registry import Namespace
-from sbredis.registry._entity import decode
 from sbredis.transport import Transport
 from tests.registry.keys import Snapshot, keys_of, require_consistent, snapshot
+from tests.registry.topics import decode
 from tests.registry.turns import Cut
 from tests.stored_settings import with_settings
 

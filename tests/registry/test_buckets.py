@@ -244,6 +244,7 @@ async def test_a_log_has_each_entity_once_with_its_last_change(namespace: Namesp
     assert set(await read_log(namespace, number, second.number)) == {"topic"}
 
 
+@pytest.mark.long("it creates and deletes a thousand queues")
 @pytest.mark.slow
 @in_memory
 async def test_a_log_keeps_a_thousand_deleted_entities_and_says_what_it_has_lost(transport: Transport) -> None:

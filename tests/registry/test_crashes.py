@@ -191,7 +191,7 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
-EXAMPLES = 60  # each example opens a transport, and makes up to a few hundred calls
+EXAMPLES = 30  # each example opens a transport, and makes up to a few hundred calls
 
 
 class Crowd:

@@ -58,17 +58,6 @@ async def test_a_namespace_is_made_when_it_is_first_opened(transport: Transport)
     assert (found.slots, found.created_at) == (256, made.created_at)
 
 
-async def test_a_namespace_keeps_the_number_of_partitions_it_was_made_with(
-    transport: Transport, namespace: Namespace
-) -> None:
-    assert (await Namespace.open(transport, "ns")).slots == 4
-    before = await snapshot(transport)
-    with pytest.raises(NamespaceSlotsError, match="has 4 slots"):
-        await Namespace.open(transport, "ns", 16)
-    assert await snapshot(transport) == before
-    assert namespace.slots == 4
-
-
 @for_each(
     ("name", "partitions", "error"),
     [
@@ -119,15 +108,6 @@ async def test_a_partitioned_queue_is_stored_in_all_partitions(transport: Transp
         partition = namespace.partition(record, number)
         sent = await perform(transport, partition.send(CallId("lane", 1), [Outgoing(b"hello")]))
         assert (sent.first, partition.version, partition.settings) == (1, 1, SETTINGS)
-
-
-@pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_a_queue_can_be_colocated_with_another(namespace: Namespace) -> None:
-    await namespace.create_entity("First", SETTINGS)
-    place = slot_for_name("first", 4)
-    other = next(name for name in "abcdef" if slot_for_name(name, 4) != place)
-    beside = await namespace.create_entity(other, SETTINGS, colocate_with="FIRST")
-    assert (beside.partitions, beside.colocated_with) == ((place,), "First")
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
@@ -287,20 +267,6 @@ async def test_a_partition_that_an_entity_does_not_have_is_refused(namespace: Na
         namespace.partition(record, elsewhere)
 
 
-async def test_an_unreadable_record_is_not_reported_as_missing(transport: Transport, namespace: Namespace) -> None:
-    await namespace.create_entity("q", SETTINGS)
-    await transport.command("HSET", ENTITIES, "q", "3 x", key=ENTITIES)
-    before = await snapshot(transport)
-    for done in (
-        namespace.get_entity("q"),
-        namespace.delete_entity("q"),
-        namespace.create_entity("q", SETTINGS),
-    ):
-        with pytest.raises(DataLayoutError, match="The record of 'q' cannot be read: it has data layout '3'"):
-            await done
-    assert await snapshot(transport) == before
-
-
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_no_entity_is_made_in_a_deleted_namespace(transport: Transport, namespace: Namespace) -> None:
     record = await namespace.create_entity("q", SETTINGS)
@@ -356,15 +322,6 @@ async def test_a_change_is_written_to_the_registry_and_to_every_partition(
             await perform(transport, namespace.partition(record, number).count(NO_CALL_ID))
     again = await namespace.update_entity(changed, changed.settings, properties={})
     assert (again.version, again.properties) == (3, {})
-
-
-async def test_a_change_based_on_an_old_version_is_refused(transport: Transport, namespace: Namespace) -> None:
-    record = await namespace.create_entity("q", SETTINGS)
-    await namespace.update_entity(record, PartitionSettings(quota=3))
-    before = await snapshot(transport)
-    with pytest.raises(EntityChangedError, match="'q' has changed since it was read: its settings now have version 2"):
-        await namespace.update_entity(record, PartitionSettings(quota=4))
-    assert await snapshot(transport) == before
 
 
 async def test_a_deleted_entity_is_not_changed_even_if_its_name_was_reused(

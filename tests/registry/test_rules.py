@@ -137,16 +137,6 @@ async def test_a_rule_name_that_differs_only_in_case_from_another_is_taken(
     await refused(transport, again, MessagingEntityAlreadyExistsError, text)
 
 
-async def test_a_missing_rule_is_reported(transport: Transport, namespace: Namespace) -> None:
-    text = "The subscription 'Topic/subscriptions/Sub' has no rule 'Sql'. Create it"
-    for done in (
-        namespace.update_rule("Topic", "sub", SQL),
-        namespace.delete_rule("Topic", "sub", "Sql"),
-        namespace.get_rule("Topic", "sub", "Sql"),
-    ):
-        await refused(transport, done, MessagingEntityNotFoundError, text)
-
-
 @pytest.mark.parametrize(
     ("rule", "error", "text"),
     [
@@ -201,21 +191,6 @@ async def test_the_number_of_filters_of_a_topic_is_limited(
 
 
 # -- several clients ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-async def test_concurrent_rule_changes_all_succeed(url: str, transport: Transport, namespace: Namespace) -> None:
-    version = (await namespace.get_entity("Topic")).version
-    async with await open_with_scripts(url) as another:
-        clients = (namespace, await Namespace.open(another, "ns"))
-        await asyncio.gather(
-            *(clients[number % 2].create_rule("Topic", "Sub", Rule(f"r{number}")) for number in range(20)),
-            *(client.update_rule("Topic", "Sub", Rule("$Default", SQL.filter)) for client in clients * 3),
-        )
-        assert len(await namespace.list_rules("Topic", "Sub")) == 21
-        await asyncio.gather(*(clients[number % 2].delete_rule("Topic", "Sub", f"R{number}") for number in range(20)))
-    assert (await namespace.get_entity("Topic")).version == version + 46
-    require_whole(await kept_of(transport), 2)
 
 
 async def test_only_one_concurrent_change_of_the_same_rule_succeeds(

@@ -20,10 +20,10 @@ from sbredis.exceptions import (
     ServiceBusError,
 )
 from sbredis.registry import JUDGING_PROPERTY, EntityChangedError, EntityRecord, Namespace, Routes, path_of
-from sbredis.registry._entity import decode
 from sbredis.rules import Rule, SqlFilter
 from sbredis.transport import Argument, Script, Transport
 from tests.engine.opening import open_with_scripts
+from tests.plugins.parts import first
 from tests.plugins.targets import SHAPES, partitioned_on
 from tests.registry.cuts import Cuts, Operation, opened, settled
 from tests.registry.keys import keys_of, snapshot
@@ -33,6 +33,7 @@ from tests.registry.topics import (
     OF_SUBSCRIPTION,
     SQL,
     State,
+    decode,
     judged_by,
     kept_of,
     make_topic,
@@ -59,18 +60,19 @@ def ways(*names: str) -> pytest.MarkDecorator:
     """
     cases = [(target, name, partitioned_on(target)) for target in ("memory", "server") for name in names]
     cases.append(("cluster", names[0], True))
-    ids = [f"{target}-{name}-{SHAPES[shape]}" for target, name, shape in cases]
-    return pytest.mark.parametrize(("target", "way", "partitioned"), cases, ids=ids, indirect=["target"])
+    values = [pytest.param(*case, id=f"{case[0]}-{case[1]}-{SHAPES[case[2]]}") for case in cases]
+    given = first(1, values, "each way goes through all steps of a change")
+    return pytest.mark.parametrize(("target", "way", "partitioned"), given, indirect=["target"])
 
 
 def with_a_topic(*, partitioned: bool, subscribed: bool = False) -> Operation:
-    async def first(namespace: Namespace) -> None:
+    async def made(namespace: Namespace) -> None:
         await make_topic(namespace, partitioned=partitioned)
         if subscribed:
             await subscribing(namespace)
             await namespace.create_subscription("Topic", "Another", OF_SUBSCRIPTION, rules=[ANY])
 
-    return first
+    return made
 
 
 async def subscribing(namespace: Namespace) -> EntityRecord:

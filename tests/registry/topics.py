@@ -22,6 +22,7 @@ __all__ = [
     "SQL",
     "Kept",
     "State",
+    "decode",
     "judged_by",
     "kept_of",
     "make_topic",

@@ -145,20 +145,6 @@ async def test_expired_messages_reach_a_receiver_waiting_for_dead_letters(bus: B
 
 
 @pytest.mark.slow
-async def test_messages_expire_without_any_receiver(bus: Bus) -> None:
-    await bus.create_queue("kept", default_message_time_to_live="PT1M", dead_lettering_on_message_expiration=True)
-    await bus.create_queue("gone", default_message_time_to_live="PT1M")
-    for queue in ("kept", "gone"):
-        await send(bus, *(str(number) for number in range(300)), queue=queue)
-    bus.clock.advance(minutes=1, seconds=1)
-    assert len(await bus.dead_lettered("kept")) == 300
-    assert (await bus.counts("kept")).dead_letter_message_count == 300
-    assert await bus.dead_lettered("gone") == await bus.active("gone") == await bus.active("kept") == []
-    assert (await bus.counts("gone")).total_message_count == 0
-    assert len(await bus.sent("gone")) == 300
-
-
-@pytest.mark.slow
 @pytest.mark.both_shapes
 async def test_waiting_receivers_of_every_client_notice_a_moved_clock(bus: Bus, partitioned: bool) -> None:
     await bus.create_queue("orders", enable_partitioning=partitioned)

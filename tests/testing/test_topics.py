@@ -85,28 +85,6 @@ async def test_rules_can_be_given_in_several_forms(bus: Bus) -> None:
 # -- listing messages --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-async def test_subscription_messages_are_listed_by_state(bus: Bus) -> None:
-    await bus.create_topic("news")
-    await bus.create_subscription("news", "all")
-    await bus.create_subscription("news", "other")
-    await send(bus, "locked", "deferred", "dead", "active")
-    async with bus.client.get_subscription_receiver("news", "all") as receiver:
-        _, deferred, dead = await receiver.receive_messages(3)
-        await receiver.defer_message(deferred)
-        await receiver.dead_letter_message(dead, "why")
-    assert bodies(await bus.locked("news", "all")) == [b"locked"]
-    assert bodies(await bus.active("news", "all")) == [b"locked", b"active"]
-    assert bodies(await bus.deferred("news", "all")) == [b"deferred"]
-    (letter,) = await bus.dead_lettered("news", "all")
-    assert (letter.body, letter.dead_letter_reason) == (b"dead", "why")
-    assert len(await bus.active("news", "other")) == 4
-    assert await bus.purge("news", "all") == 3
-    assert bodies(await bus.messages("news", "all")) == [b"locked"]
-    assert await bus.dead_lettered("news", "all") == []
-    assert len(await bus.messages("news", "other")) == len(await bus.sent("news")) == 4
-
-
 @pytest.fixture
 async def news(bus: Bus) -> None:
     """Create a topic and its subscription."""
@@ -163,14 +141,13 @@ async def test_a_waiting_receiver_gets_a_scheduled_message_of_any_client(bus: Bu
     await bus.create_topic("news")
     await bus.create_subscription("news", "all")
     receiver = bus.client.get_subscription_receiver("news", "all")
-    waiting = asyncio.ensure_future(receiver.receive_messages(max_wait_time=60))
+    waiting = asyncio.ensure_future(receiver.receive_messages(max_wait_time=200))
     async with ServiceBusClient(bus.url) as other, other.get_topic_sender("news") as sender:
         await sender.schedule_messages(ServiceBusMessage("later"), bus.clock.now + timedelta(hours=3))
     await wait_for_waiters(bus.client, "news/subscriptions/all")
     assert not waiting.done()
     bus.clock.advance(hours=3)
-    async with asyncio.timeout(40):
-        assert bodies(await waiting) == [b"later"]
+    assert bodies(await waiting) == [b"later"]
 
 
 @pytest.mark.slow

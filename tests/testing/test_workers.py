@@ -14,7 +14,7 @@ import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.exceptions import MessagingEntityNotFoundError
+from sbredis.exceptions import MessageLockLostError, MessagingEntityNotFoundError
 from sbredis.management import EntityStatus
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusSubQueue
 from sbredis.testing import Bus, SyncBus, WorkerRun
@@ -202,6 +202,27 @@ async def test_a_lock_ends_when_the_clock_passes_it(sbredis_bus: Bus, caplog: py
         await run.idle()
     assert attempts == [(1, False), (2, False), (2, True)]
     assert run.outcomes() == [Complete()]
+
+
+@pytest.mark.parametrize("settles", [False, True], ids=["at the end", "by the handler"])
+async def test_a_completion_after_the_end_of_its_lock_is_shown_as_lost(sbredis_bus: Bus, *, settles: bool) -> None:
+    await sbredis_bus.create_queue("orders", lock_duration="PT30S")
+    own = Worker(URL)
+
+    @own.queue("orders", max_auto_lock_renewal_duration=1)
+    async def pack(context: Context) -> None:
+        if context.attempt == 1:
+            sbredis_bus.clock.advance(minutes=1)
+            if settles:
+                await context.settle(Complete())
+
+    async with running(sbredis_bus, own) as run:
+        await run.send("orders", b"")
+        await run.until(lambda: len(run.handled()) == 2)
+        await run.idle()
+    first, second = run.handled()
+    assert (first.outcome, type(first.error)) == (None, MessageLockLostError)
+    assert (second.outcome, second.error) == (Complete(), None)
 
 
 async def test_a_message_that_its_handler_leaves_does_not_keep_the_worker_from_being_idle(sbredis_bus: Bus) -> None:
@@ -466,7 +487,7 @@ async def test_schedules_follow_the_clock_of_the_bus(sbredis_bus: Bus) -> None:
 
 
 def test_a_worker_runs_in_a_test_without_an_event_loop(sbredis_sync_bus: SyncBus) -> None:
-    with sbredis_sync_bus.running(worker, overrides={get_price: lambda: 2.0}) as run:
+    with sbredis_sync_bus.running(worker, overrides={get_price: lambda: 2.0}, timeout=100) as run:
         run.send("orders", Order(4))
         run.until(lambda: sbredis_sync_bus.sent("invoices"))
         with pytest.raises(TimeoutError, match=r"The condition is not true after 0\.1 s\."):

@@ -17,8 +17,8 @@ from sbredis.engine._keys import KINDS
 from sbredis.engine._lua_files import read_source
 from sbredis.exceptions import ScriptRefusedError, ServiceBusError
 from sbredis.registry import EntityRecord
-from sbredis.registry._entity import decode
 from sbredis.transport import Argument, Script, Transport
+from tests.registry.topics import decode
 
 __all__ = ["IDLE", "MINUTE", "NAMESPACE", "PARTITIONS", "About", "Witness"]
 

@@ -10,6 +10,7 @@ a send comes first, it takes such a number. So a stream does the due work before
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from sbredis.engine import Rows
 
 __all__ = ["BrowseReader", "BrowseStreamReader", "FilteringReader"]
+
+_log = logging.getLogger("sbredis.spark")
 
 Numbers = dict[EntityPartition, int]
 """A number in each partition of all entities."""
@@ -86,6 +89,9 @@ class FilteringReader(BrowseReader):
     """Reads only the messages that the filters of the query may leave.
 
     Spark fails each read of such a reader if its setting for this is off, so an option asks for it.
+
+    Spark keeps the tasks that it gets here for all queries of the DataFrame, and does not ask again for a query without
+    filters. Nothing here can notice that, so a warning says it.
     """
 
     def __init__(self, query: Query) -> None:
@@ -95,6 +101,11 @@ class FilteringReader(BrowseReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Note what the filters leave, and let Spark apply all of them to the rows. Spark calls this first."""
         self._bounds = bounds_of(filters)
+        if self._bounds != Bounds():
+            _log.warning(
+                "pushFilters=true: other queries of this DataFrame would also miss the rows that this one leaves out, "
+                "because Spark keeps its plan. Load the DataFrame again for each query."
+            )
         return filters
 
     async def _narrowed(

@@ -8,7 +8,7 @@ Spark also imports this module in each session that looks for formats, whether o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Never
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -21,9 +21,39 @@ from pyspark.sql.datasource import (
 from sbredis.spark._sentences import sentence_first
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
-__all__ = ["SbredisSource"]
+    from sbredis.exceptions import ServiceBusError
+
+__all__ = ["RefusedReader", "SbredisSource"]
+
+
+@sentence_first
+class RefusedReader(DataSourceStreamReader):
+    """The reader of a stream that is refused. It says why when Spark asks where the stream begins or ends."""
+
+    def __init__(self, error: ServiceBusError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> Never:
+        """Refuse the query."""
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> Never:
+        """Refuse the query: it has a checkpoint already."""
+        del start, limit
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Never:
+        """Refuse the query: a batch of its checkpoint has begun."""
+        del start, end
+        raise self._error
+
+    def read(self, partition: object) -> Never:
+        """Refuse the query. Spark reads only what :meth:`partitions` names."""
+        del partition
+        raise self._error
 
 
 @sentence_first
@@ -51,10 +81,17 @@ class SbredisSource(DataSource):
         return _parts.reader(self.options, schema, self.cores)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader of a stream. Spark calls this in the process that plans the batches, and for each batch."""
+        """Return the reader of a stream. Spark calls this in the process that plans the batches, and for each batch.
+
+        An error from here would end in an error of PySpark's own, which closes a reader that it does not have.
+        """
+        from sbredis.exceptions import ServiceBusError
         from sbredis.spark import _parts
 
-        return _parts.stream_reader(self.options, schema, self.cores)
+        try:
+            return _parts.stream_reader(self.options, schema, self.cores)
+        except ServiceBusError as error:
+            return RefusedReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a DataFrame. Spark calls this once, and sends copies to the tasks."""

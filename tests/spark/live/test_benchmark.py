@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from benchmarks.spark import DELAYS, JOBS, WORKS, Pair, Spent, lines
+from benchmarks.spark import DELAYS, JOBS, WORKS, Pair, Spent, delay_lines, lines
 from benchmarks.spark_growth_report import Queue, QueueCosts, page, picture, table
+from benchmarks.spark_neighbour import Delay
 from tests.benchmarks.running import benchmark, refused
 
 SPEED = r" +[\d,]+ rows/s +[\d,]+ rows/s +\d+\.\d\d x  ≥ \d\.\d  (met|MISSED)"
@@ -46,6 +47,15 @@ def test_processor_times_are_compared_where_they_were_measured() -> None:
 def test_invalid_arguments_are_refused() -> None:
     assert "must be 1 at least" in refused("spark", "--rows", "0")
     assert "must name pieces of work" in refused("spark", "--only", "everything")
+
+
+def test_the_delay_of_another_client_says_what_its_messages_wait_for() -> None:
+    found = [Delay(0.006, 0.002, 0.001, 0.25), Delay(0.005, 0.003, 0.002, 0.5), Delay(0.007, 0.001, 0.0, 0.0)]
+    (line,) = delay_lines({"p99 alone": found})
+    assert line == (
+        "p99 alone           6.0 ms, mean 2.00 ms; for a processor, the client waits 1.00 ms a message, and the server "
+        "25% of the time that it needs one"
+    )
 
 
 GROWTH = {

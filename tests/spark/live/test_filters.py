@@ -80,6 +80,15 @@ def test_a_read_has_only_what_the_filters_leave(url: str) -> None:
     assert len(limited) == 60
 
 
+def test_a_warning_says_that_spark_keeps_a_narrowed_plan(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    send(url, "orders", ["1"])
+    read(url)
+    read(url, on(EqualTo, "subject", "x"))
+    assert "pushFilters" not in caplog.text
+    read(url, on(GreaterThan, "sequence_number", 1))
+    assert "Load the DataFrame again for each query." in caplog.text
+
+
 @pytest.mark.long("Spark needs seconds for each query")
 def test_spark_offers_its_filters_if_a_setting_and_an_option_say_so(spark: SparkSession, emptied: str) -> None:
     send(emptied, "orders", map(str, range(50)))

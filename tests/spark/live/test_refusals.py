@@ -92,6 +92,29 @@ def test_a_replay_that_is_refused_says_nothing_of_rows_that_were_sent(
 
 
 @pytest.mark.long("Spark needs seconds for each query")
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"mode": "consume"}, "mode=consume needs the option consumer"),
+        ({"maxTasks": "2", "maxRecordsPerPartition": "3"}, "Both maxRecordsPerPartition and maxTasks are given"),
+    ],
+    ids=["alone", "pair"],
+)
+def test_a_stream_that_is_refused_ends_with_the_reason(
+    spark: SparkSession, emptied: str, tmp_path: Path, wrong: dict[str, str], said: str
+) -> None:
+    """PySpark has an error of its own if no reader is made, and shows it last."""
+    send(emptied, "orders", ["1"], partitioned=False)
+    rows = spark.readStream.format("sbredis").options(urlEnv="SBREDIS_URL", queue="orders", **wrong).load()
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    with pytest.raises(StreamingQueryException) as raised:
+        query.awaitTermination()
+    assert said in str(raised.value).splitlines()[0]
+    assert "UnboundLocalError" not in str(raised.value)
+    assert waiting(emptied, "orders") == (1, 0)
+
+
+@pytest.mark.long("Spark needs seconds for each query")
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]])
 def test_a_fingerprint_that_no_dead_letter_has_is_refused(spark: SparkSession, emptied: str, dry: list[str]) -> None:
     send(emptied, "orders", ["1"], partitioned=False)

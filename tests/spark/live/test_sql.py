@@ -23,6 +23,9 @@ def test_a_view_is_read_and_written_by_sql(spark: SparkSession, emptied: str) ->
     assert spark.sql("SELECT subject, count(*) FROM orders GROUP BY subject").collect() == [("first", 20)]
     spark.sql("INSERT INTO orders (body, subject) VALUES (CAST('x' AS BINARY), 'second')")
     assert waiting(emptied, "orders") == (21, 0)
+    assert spark.table("orders").count() == 20  # Spark has planned the view before
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW orders {OPTIONS}")
+    assert spark.table("orders").count() == 21
     with pytest.raises(Exception, match="only appends, because overwriting would discard the messages"):
         spark.sql("INSERT OVERWRITE orders SELECT * FROM orders LIMIT 1")
     frame = spark.range(3).selectExpr("CAST(id AS STRING) AS body")

@@ -17,6 +17,7 @@ from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._invocation import Invocation
 from sbredis.cli._parameters import DURATION, entity_names
 from sbredis.cli._passing import release_command
+from sbredis.cli._progress import ProgressCounter
 from sbredis.exceptions import ServerUnsuitableError, ServiceBusError
 from sbredis.operating import (
     EntitySlots,
@@ -76,7 +77,7 @@ async def doctor(
     try:
         report = await check_connection(invocation.server.url, timeout=_PATIENCE, details=True)
     except ServerUnsuitableError as error:
-        found = [Finding(Severity.CRITICAL, "server", error.message, "Change the server as this says.")]
+        found = [Finding(Severity.CRITICAL, "server", error.message.rstrip("."), "Do what this says.")]
         return _show(invocation, found, None)
     found, slots = findings_of_servers(report), list[EntitySlots]()
     try:
@@ -100,14 +101,16 @@ async def _slots_of(invocation: Invocation, paths: Sequence[str]) -> list[Entity
 
 
 async def _of_entities(invocation: Invocation, report: ConnectionReport, handling: timedelta | None) -> list[Finding]:
-    async with invocation.administration(timeout=_LONGEST) as administration:
-        from sbredis.registry import read_to_end
+    from sbredis.registry import read_to_end
 
-        (entities, incomplete), (unreadable, _), (reservations, _) = await asyncio.gather(
-            read_entities(administration, at_once=_AT_ONCE),
-            read_to_end(administration.list_unreadable_entities()),
-            read_to_end(administration.list_reservations()),
-        )
+    async with invocation.administration(timeout=_LONGEST) as administration:
+        with ProgressCounter("examined", "entity", plural="entities") as progress:
+            progress.add(0)
+            (entities, incomplete), (unreadable, _), (reservations, _) = await asyncio.gather(
+                read_entities(administration, at_once=_AT_ONCE, told=progress.reach),
+                read_to_end(administration.list_unreadable_entities()),
+                read_to_end(administration.list_reservations()),
+            )
         return findings_of_entities(
             entities,
             missing="" if incomplete is None else incomplete.message,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from sbredis.aio.management import ServiceBusAdministrationClient
 
 __all__ = ["Invocation", "Settings"]
+
+_LOOKING = 10.0
+"""The longest time in seconds to look for a name like one that does not exist, among those of all entities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +97,18 @@ class Invocation:
     @asynccontextmanager
     async def looking_for(self, *paths: str) -> AsyncGenerator[None]:
         """If the entity or rule with one of these paths does not exist, say so and offer the nearest name."""
-        from sbredis.exceptions import MessagingEntityNotFoundError
+        from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 
         try:
             yield
         except MessagingEntityNotFoundError as error:
             error.message = re.sub(r" (Create it|Create the entity again, get|Create them) .*", "", error.message)
-            for path in paths:
-                if near := await self._nearest(path):
-                    error.message += f" Did you mean {near!r}?"
-                    break
+            with suppress(ServiceBusError, TimeoutError):  # then there is no offer, and the error is told without it
+                async with asyncio.timeout(_LOOKING):
+                    for path in paths:
+                        if near := await self._nearest(path):
+                            error.message += f" Did you mean {near!r}?"
+                            break
             raise
 
     async def _nearest(self, path: str) -> str | None:

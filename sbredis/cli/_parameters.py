@@ -100,7 +100,7 @@ DURATION: Any = CheckedType("duration", duration_of)
 MOMENT: Any = _TimeType()
 """A time in ISO 8601, in UTC unless it has an offset, or a duration from now on: a datetime."""
 PROPERTY: Any = _PropertyType()
-"""``name=text``, or ``name:=JSON`` for a number, a truth value, null or a list: a name and a value."""
+"""``name=text``, or ``name:=JSON`` for a number, a truth value or null: a name and a value."""
 RULE_VALUE: Any = _PropertyType(of_rule=True)
 """The same for a value of a rule, which can also be a duration: ``age:={"$duration": "5m"}``."""
 existing_file = click.Path(exists=True, dir_okay=False, readable=True)

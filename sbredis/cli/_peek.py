@@ -13,9 +13,11 @@ from sbredis._visible import json_line
 from sbredis.cli._commands import command, group
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._invocation import Invocation
+from sbredis.cli._outage import OutageRemarks
 from sbredis.cli._parameters import WholeRange, confirmed, dead_letters, entity_argument
 from sbredis.cli._purge import require_unprotected
 from sbredis.cli._showing import FEW, remark_more, show_messages
+from sbredis.exceptions import ServiceBusError
 from sbredis.operating import (
     Matches,
     browse,
@@ -95,15 +97,22 @@ async def _follow(
     matches: Matches,
 ) -> None:
     """Show the messages from a number on, and those that come later, until ``count`` are shown."""
-    shown = 0
+    shown, outage = 0, OutageRemarks(invocation)
     while True:
-        async for message in look(start=start):
-            if matches(message):
-                _show_line(invocation, message)
-                shown += 1
-                if shown == count:
-                    return
-        start = 0  # the receiver goes on where it is
+        try:
+            async for message in look(start=start):
+                start = 0  # the receiver goes on where it is
+                outage.answered()
+                if matches(message):
+                    _show_line(invocation, message)
+                    shown += 1
+                    if shown == count:
+                        return
+        except ServiceBusError as error:
+            outage.failed(error)
+        else:
+            start = 0
+            outage.answered()
         await asyncio.sleep(_PAUSE)
 
 

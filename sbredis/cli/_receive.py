@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequen
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -20,11 +21,12 @@ from sbredis._visible import json_line
 from sbredis.cli._commands import command
 from sbredis.cli._exit_codes import ExitCode
 from sbredis.cli._invocation import Invocation
+from sbredis.cli._outage import OutageRemarks
 from sbredis.cli._parameters import DURATION, WholeRange, dead_letters, entity_argument
 from sbredis.cli._progress import ProgressCounter
 from sbredis.cli._stopping import Stop, to_a_good_end
 from sbredis.cli._streams import Sink
-from sbredis.exceptions import OperationTimeoutError, ServiceBusError
+from sbredis.exceptions import ServiceBusError, SessionLockLostError
 from sbredis.operating import dead_letters_of, entity_of, fields_of, names_dead_letters, shown_body, source_of
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ _AHEAD = 100
 _LONGEST = 365 * 86_400.0
 _FIRST_DELAY = 1.0
 """The delay after the first failure, as workers have it by default, in seconds."""
+_RETRY = 1.0
+"""The seconds until the next attempt if the server does not answer."""
 _GRACE, _PAUSE = 10.0, 0.02  # seconds
 
 _TOLD = (
@@ -106,13 +110,18 @@ async def receive(
     dead letter at the limit of deliveries. After Ctrl-C, and when the reader of the pipe has gone, the messages that
     were not dealt with go back to the queue, without counting a delivery.
     """
+    from sbredis.receiving import require_reason
+
     if sum([count is not None, everything, follow]) > 1:
         raise click.UsageError("Give one of --count, --all and --follow.")
     if chosen is not None and handler is None:
         raise click.UsageError("--on-failure is for messages whose --exec COMMAND fails.")
+    if handler is not None and not handler.strip():
+        raise click.UsageError("--exec COMMAND is empty: every message would be completed, and none be handled.")
     on_failure: Settlement = chosen or "abandon"
     if reason is not None and "dead-letter" not in {ack, on_failure}:
         raise click.UsageError("--reason is for dead letters: give --ack dead-letter, or --on-failure dead-letter.")
+    require_reason(reason, None)
     if retry_delay is not None and (handler is None or on_failure != "abandon"):
         raise click.UsageError("--retry-delay is for messages whose --exec COMMAND fails and that are abandoned.")
     if retry_delay is not None and retry_delay > timedelta(seconds=_LONGEST):
@@ -125,12 +134,12 @@ async def receive(
         invocation=invocation, limit=limit, wait=None if follow else wait.total_seconds(), ack=ack,
         reason=reason, handler=handler, on_failure=on_failure,
         retry_delay=_FIRST_DELAY if retry_delay is None else retry_delay.total_seconds(),
+        outage=OutageRemarks(invocation),
     )  # fmt: skip
     with receiving.progress:
         async with invocation.client() as client, invocation.looking_for(entity_of(path)):
-            async with _receiver(client, path, session, wait.total_seconds()) as receiver:
-                if receiver is not None:
-                    await to_a_good_end(lambda stop: receiving.run(receiver, stop))
+            async with _receivers(client, path, session, wait.total_seconds()) as another:
+                await to_a_good_end(lambda stop: receiving.run(another, stop))
             if receiving.reader_gone:
                 raise BrokenPipeError
     if receiving.failed:
@@ -140,16 +149,16 @@ async def receive(
         )
         return ExitCode.FAILED
     if not receiving.progress.count:
-        invocation.out.remark("no message came" if receiver is not None else "no session is free")
+        invocation.out.remark("no message came" if receiving.opened else "no session is free")
         return ExitCode.DIFFERENT
     return ExitCode.DONE
 
 
 @asynccontextmanager
-async def _receiver(
+async def _receivers(
     client: ServiceBusClient, path: str, session: str | None, wait: float
-) -> AsyncGenerator[ServiceBusReceiver | None]:
-    """Open a receiver that keeps its locks; ``None`` if no session is free."""
+) -> AsyncGenerator[Callable[[], ServiceBusReceiver]]:
+    """Yield a function that returns a new receiver. The locks of its messages, or of its session, are renewed."""
     from sbredis.aio import AutoLockRenewer
     from sbredis.model import NEXT_AVAILABLE_SESSION
 
@@ -160,18 +169,7 @@ async def _receiver(
         raise click.UsageError(f"{info.path} has no sessions: leave out --session.")
     chosen: str | ServiceBusSessionFilter | None = NEXT_AVAILABLE_SESSION if session == "next" else session
     async with AutoLockRenewer(max_lock_renewal_duration=_LONGEST) as renewer:
-        receiver = client.get_receiver(path, session_id=chosen, max_wait_time=wait, auto_lock_renewer=renewer)
-        try:
-            await receiver.__aenter__()
-        except OperationTimeoutError:
-            if session != "next":
-                raise
-            yield None
-            return
-        try:
-            yield receiver
-        finally:
-            await receiver.close()
+        yield partial(client.get_receiver, path, session_id=chosen, max_wait_time=wait, auto_lock_renewer=renewer)
 
 
 @dataclass(kw_only=True)
@@ -189,14 +187,54 @@ class _ReceiveRun:
     retry_delay: float
     """How long a message waits after its first failure, in seconds."""
     progress: ProgressCounter = field(default_factory=lambda: ProgressCounter("received", beside_output=True))
+    outage: OutageRemarks
     failed: int = 0
     """The number of messages that were not handled, or whose settlement has failed."""
+    opened: bool = False
+    """Whether a receiver was opened."""
     reader_gone: bool = False
     held: dict[int, ServiceBusReceivedMessage] = field(default_factory=dict[int, Any])
     """The messages that go back at the end, by their numbers."""
     settling: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
-    async def run(self, receiver: ServiceBusReceiver, stop: Stop) -> None:
+    async def run(self, another: Callable[[], ServiceBusReceiver], stop: Stop) -> None:
+        """Receive messages and deal with them. If the lock on a session ends, go on with ``another`` receiver."""
+        while (receiver := await self._open(another, stop)) is not None:
+            try:
+                await self._receive(receiver, stop)
+            except SessionLockLostError as error:
+                if self.wait is not None:
+                    raise
+                self.invocation.out.remark(f"{error.message.partition('.')[0]}. A session is accepted again.")
+            else:
+                return
+            finally:
+                await receiver.close()
+
+    async def _open(self, another: Callable[[], ServiceBusReceiver], stop: Stop) -> ServiceBusReceiver | None:
+        """Return an open receiver. ``None`` if no session is free, or the command is interrupted.
+
+        A command that receives for ever waits for a free session, and for one that it has had.
+        """
+        from sbredis.receiving import NoSessionError
+
+        while not stop:
+            receiver = another()
+            try:
+                if await stop.unless(receiver.__aenter__()) is not None:
+                    self.opened = True
+                    return receiver
+            except NoSessionError:
+                if self.wait is not None:
+                    break
+            except ServiceBusError as error:
+                if self.wait is not None or not self.opened:
+                    raise
+                self.outage.failed(error)
+                await stop.sleep(_RETRY)
+        return None
+
+    async def _receive(self, receiver: ServiceBusReceiver, stop: Stop) -> None:
         """Receive messages and deal with them, and give back what is left."""
         sink = Sink()
         try:
@@ -210,6 +248,7 @@ class _ReceiveRun:
         finally:
             await asyncio.gather(*self.settling)
             await asyncio.gather(*(_give_back(receiver, message) for message in self.held.values()))
+            self.held.clear()
 
     async def _next(self, receiver: ServiceBusReceiver, stop: Stop) -> Sequence[ServiceBusReceivedMessage]:
         """Return the next messages. None come after the last one, or when the command is interrupted."""
@@ -217,7 +256,16 @@ class _ReceiveRun:
         if self.limit is not None:
             wanted = min(wanted, self.limit - self.progress.count)
         while wanted and not stop:
-            found = await stop.unless(receiver.receive_messages(wanted, self.wait, gather=False))
+            try:
+                found = await stop.unless(receiver.receive_messages(wanted, self.wait, gather=False))
+            except ServiceBusError as error:
+                if self.wait is not None:
+                    raise
+                self.outage.failed(error)
+                await stop.sleep(_RETRY)
+                continue
+            if found is not None:
+                self.outage.answered()
             if found or self.wait is not None:
                 return found or ()
         return ()

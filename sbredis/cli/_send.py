@@ -103,9 +103,16 @@ def _require_one_source(body: str | None, path: str | None, *, by_lines: bool, j
 
 def _fields(given: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of the messages that the options set."""
+    from sbredis.model import require_single
+
     names = {"ttl": "time_to_live", "schedule": "scheduled_enqueue_time_utc", "properties": "application_properties"}
     fields = {names.get(name, name): value for name, value in given.items() if value is not None}
-    fields["application_properties"] = dict(fields["application_properties"]) or None
+    properties = dict(fields["application_properties"])
+    try:
+        require_single(properties)
+    except TypeError as error:
+        raise click.BadParameter(str(error), param_hint="--property") from None
+    fields["application_properties"] = properties or None
     return fields
 
 

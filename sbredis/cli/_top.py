@@ -50,14 +50,15 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 async def top(invocation: Invocation, *, every: timedelta, sort: str, text: str, once: bool) -> None:
     """Show all entities live: depth by state, rates, the oldest message, waiting receivers, dead letters.
 
-    Keys: s or n d i o a c x sort, r reverses, / filters, p pauses, arrows scroll, q quits. The command makes at most
-    200 short reads a second, two for each partition, so many partitions are read less often.
+    Keys: s or n d i o a c x sort, r reverses, / filters, p pauses, arrows scroll, q quits. When all entities have been
+    read once, the command makes at most 200 short reads a second, two for each partition, so many partitions are read
+    less often.
     """
     if not once and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("top needs a terminal. With --once it prints one screen.")
     view = ViewSettings(order=sort, filter=text)
     async with invocation.administration() as administration:
-        sampler = Sampler(administration, max(every.total_seconds(), 0.1))
+        sampler = Sampler(administration, max(every.total_seconds(), 0.1), paced=not once)
         if once:
             await sampler.round()
             await asyncio.sleep(min(1.0, sampler.every))
@@ -66,7 +67,7 @@ async def top(invocation: Invocation, *, every: timedelta, sort: str, text: str,
                 invocation.out.remark(sampler.problem)
             _print(invocation, sampler, view)
             return
-        await sampler.round()  # an error here is told before the screen is taken over
+        await sampler.find()  # an error here is told before the screen is taken over
         with screen() as terminal:
             reading = asyncio.create_task(sampler.run())
             try:
@@ -95,7 +96,8 @@ async def _show(terminal: Terminal, title: str, sampler: Sampler, view: ViewSett
     while not view.ended:
         if not view.paused:
             shown = list(sampler.sights.values())
-        terminal.draw(frame(sampler.problem or title, shown, view, *terminal.size))
+        heading = sampler.problem or (f"{sampler.unread:,} more to read" if sampler.unread else title)
+        terminal.draw(frame(heading, shown, view, *terminal.size))
         key = asyncio.ensure_future(terminal.keys.get())
         news = asyncio.ensure_future(sampler.wait())
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -42,22 +43,27 @@ class EntityFacts:
 
 
 async def read_entities(
-    administration: ServiceBusAdministrationClient, *, at_once: int = 1
+    administration: ServiceBusAdministrationClient,
+    *,
+    at_once: int = 1,
+    told: Callable[[int, int], object] | None = None,
 ) -> tuple[list[EntityFacts], IncompleteListError | None]:
     """Return the facts of all queues, topics and subscriptions. An entity that is deleted meanwhile is left out.
 
     If a part of the registry cannot be read, the facts of its entities are missing, and the error says so. Each
     partition of an entity costs two short reads. Some entities are read ``at_once``, so that silent servers cost less
-    time.
+    time. ``told`` is called with the number of entities that were read, and of all.
     """
     from sbredis.operating._inspecting import readable_in  # it needs all properties, which help does not
 
     existing, incomplete = await readable_in(administration, rules=False)
     found: dict[str, EntityFacts] = {}
-    waiting = iter(existing)
+    waiting = enumerate(existing)
 
     async def read() -> None:
-        for entity in waiting:
+        for count, entity in waiting:
+            if told is not None:
+                told(count, len(existing))
             with suppress(MessagingEntityNotFoundError, DataLayoutError):  # deleted, or its record damaged, meanwhile
                 partitions = [partition async for partition in administration.list_partitions(entity.path)]
                 found[entity.path] = _facts(entity, tuple(partitions))

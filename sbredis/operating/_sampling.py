@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -17,24 +18,37 @@ __all__ = ["Sampler"]
 
 _READS = 200
 """The largest number of reads a second. Each partition of an entity costs two."""
+_AT_ONCE = 16
+"""The number of entities that are read at the same time, if the pace is not limited."""
 _LISTING = 10.0
 """The seconds between two lists of the entities."""
 
 
 class Sampler:
-    """Reads the entities one after the other, again and again, slowly enough not to load the servers."""
+    """Reads the entities again and again.
 
-    def __init__(self, administration: ServiceBusAdministrationClient, every: float) -> None:
+    Entities that were not read yet are read first, as fast as the servers answer, because somebody waits for them. The
+    others are read one after the other, slowly enough not to load the servers, unless the sampler was made with
+    ``paced=False``.
+    """
+
+    def __init__(self, administration: ServiceBusAdministrationClient, every: float, *, paced: bool = True) -> None:
         self.every = every
         self.sights: dict[str, Sight] = {}
         self.problem: str | None = None
         """Why nothing could be read, or which entities are missing, if that is so."""
         self._missing: str | None = None
         self._administration = administration
+        self._paced = paced
         self._clock = asyncio.get_running_loop().time
         self._listed_at = float("-inf")
         self._entities: list[SampledEntity] = []
         self._news = asyncio.Event()
+
+    @property
+    def unread(self) -> int:
+        """How many of the entities were not read yet."""
+        return sum(entity.path not in self.sights for entity in self._entities)
 
     async def wait(self) -> None:
         """Wait until something new was read."""
@@ -44,18 +58,39 @@ class Sampler:
     async def run(self) -> None:
         """Read for ever. An error is shown, and the next round tries again."""
         while True:
-            await asyncio.sleep(self.every)
             try:
                 await self.round()
             except ServiceBusError as error:
                 self.problem = error.message
             self._news.set()
+            await asyncio.sleep(self.every)
 
     async def round(self) -> None:
-        """Read every entity once."""
+        """Read every entity once. Those that were read before are read again even if others cannot be read."""
         if self._clock() - self._listed_at >= _LISTING:
-            await self._list()
-        for entity in self._entities:
+            await self.find()
+        known = set(self.sights) if self._paced else set[str]()
+        failed: ServiceBusError | None = None
+        try:
+            await self._read_at_once(iter([entity for entity in self._entities if entity.path not in known]))
+        except ServiceBusError as error:
+            failed = error
+        await self._read(iter([entity for entity in self._entities if entity.path in known]), 1 / _READS)
+        if failed is not None:
+            raise failed
+        self.problem = self._missing
+
+    async def _read_at_once(self, waiting: Iterator[SampledEntity]) -> None:
+        readers = [asyncio.ensure_future(self._read(waiting, 0.0)) for _ in range(_AT_ONCE)]
+        try:
+            await asyncio.gather(*readers)
+        finally:
+            for reader in readers:  # after an error, the others are still at work
+                reader.cancel()
+
+    async def _read(self, waiting: Iterator[SampledEntity], pause: float) -> None:
+        """Read entities, with a ``pause`` for each read."""
+        for entity in waiting:
             began = self._clock()
             with suppress(MessagingEntityNotFoundError, DataLayoutError):  # the next list leaves it out
                 reads = await self._read_rules(entity)
@@ -64,10 +99,9 @@ class Sampler:
                 sample = sample_of(entity, partitions, self._clock(), datetime.now(UTC))
                 before = self.sights.get(entity.path)
                 self.sights[entity.path] = Sight(sample) if before is None else before.then(sample)
-                await asyncio.sleep(max(0.0, began + reads / _READS - self._clock()))
-        self.problem = self._missing
+                await asyncio.sleep(max(0.0, began + reads * pause - self._clock()))
 
-    async def _list(self) -> None:
+    async def find(self) -> None:
         """Find the entities."""
         from sbredis.operating._inspecting import readable_in  # it needs all properties, which help does not
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 
 import pytest
 
@@ -32,6 +33,12 @@ def test_findings_are_printed_with_their_advice(bus: Bus) -> None:
     assert "→ Make the time to live longer, or the lock shorter." in ran.out
     assert ran.out.splitlines()[-1].startswith("1 critical, ")
     assert ran.err == ""
+
+
+def test_a_terminal_shows_how_many_entities_were_examined(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    bus.queue()
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert bus.run("doctor").err.startswith("\r\x1b[Kexamined 0 entities")
 
 
 def test_a_single_finding_is_counted_as_one(capsys: pytest.CaptureFixture[str]) -> None:

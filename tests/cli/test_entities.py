@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from sbredis import ServiceBusClient, ServiceBusMessage
 from sbredis.aio.management import ServiceBusAdministrationClient as AsyncAdministrationClient
+from sbredis.cli import _invocation
 from sbredis.cli._app import program
 from sbredis.management import (
     QueueRuntimeProperties,
@@ -193,6 +194,15 @@ def test_an_unknown_entity_is_refused_with_the_nearest_name(sbredis: Command, ar
     assert (ran.code, ran.out) == (1, "")
     assert hint in ran.err
     assert "ServiceBusAdministrationClient" not in ran.err
+
+
+@pytest.mark.usefixtures("entities")
+def test_an_unknown_entity_is_named_even_if_its_like_cannot_be_looked_for_in_time(
+    sbredis: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_invocation, "_LOOKING", 0.0)
+    ran = sbredis("queue", "show", "odrers")
+    assert (ran.code, ran.out, ran.err) == (1, "", "sbredis: There is no entity 'odrers' in namespace 'default'.\n")
 
 
 WRONG = {

@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 import re
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from sbredis.aio import ServiceBusClient
+from sbredis.cli._invocation import Invocation
+from sbredis.exceptions import ServiceBusAuthorizationError, ServiceBusConnectionError, ServiceBusError
+from tests.aio.diverting import divert
 from tests.cli.children import Child
 from tests.cli.conftest import Bus
 
@@ -137,6 +143,45 @@ def test_new_messages_are_followed(bus: Bus) -> None:
         assert child.end() == (130, "")
     assert shown == ["first", "second", "third"]
     assert len(bus.bodies()) == 4, "nothing is received"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (
+            ServiceBusConnectionError("It is away."),
+            0,
+            "It is away. It is tried again; Ctrl-C ends this.\nThe server answers again.\n",
+        ),
+        (ServiceBusAuthorizationError("It is forbidden."), 1, "sbredis: It is forbidden.\n"),
+    ],
+    ids=["an outage", "a refusal"],
+)
+def test_following_goes_on_after_an_outage_and_not_after_a_refusal(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, error: ServiceBusError, code: int, told: str
+) -> None:
+    bus.queue()
+    bus.did("send", "orders", "x", "--count", "2")
+    clients, errors = Invocation.client, [error.twin(), error.twin()]
+
+    @asynccontextmanager
+    async def failing_twice(call: Invocation) -> AsyncIterator[ServiceBusClient]:
+        async with clients(call) as client:
+            transport: Any = client._connection.transport
+            through = transport.call
+
+            async def fail_at_first(script: Any, *arguments: Any, **options: Any) -> Any:
+                if script.name == "peek" and errors:
+                    raise errors.pop()
+                return await through(script, *arguments, **options)
+
+            divert(transport, fail_at_first)
+            yield client
+
+    monkeypatch.setattr(Invocation, "client", failing_twice)
+    ran = bus.run("peek", "orders", "--follow", "--count", "2")
+    assert (ran.code, ran.err) == (code, told)
+    assert len(ran.out.splitlines()) == (2 if code == 0 else 0)
 
 
 def test_following_ends_after_a_number_of_messages(bus: Bus) -> None:

@@ -28,6 +28,13 @@ def test_a_count_of_one_is_of_one_message() -> None:
     assert str(ProgressCounter("sent", total=1)) == "sent 0 of 1 message"
 
 
+def test_work_may_find_out_later_how_much_it_is() -> None:
+    progress = ProgressCounter("examined", "entity", plural="entities")
+    assert str(progress) == "examined 0 entities"
+    progress.reach(1, 2)
+    assert str(progress) == "examined 1 of 2 entities"
+
+
 def test_beside_other_output_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)

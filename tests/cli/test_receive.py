@@ -15,8 +15,9 @@ import pytest
 from sbredis import ServiceBusReceivedMessage
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver
 from sbredis.cli._receive import delay_after, environment_of
+from sbredis.servers import LocalServer
 from tests.cli.children import Child
-from tests.cli.conftest import Bus
+from tests.cli.conftest import Bus, Command
 from tests.offenders import for_each
 from tests.waiting import wait_until
 
@@ -176,6 +177,8 @@ REFUSED = {
     "--reason is for dead letters": ("orders", "--reason", "Bad"),
     "give --ack dead-letter": ("orders", "--exec", "false", "--on-failure", "none", "--reason", "Bad"),
     "--on-failure is for messages": ("orders", "--on-failure", "none"),
+    "--exec COMMAND is empty": ("orders", "--exec", " "),
+    "reason has 4097 characters": ("orders", "--ack", "dead-letter", "--reason", "x" * 4097),
     "a year at most": ("orders", "--exec", "false", "--retry-delay", "400d"),
 }
 
@@ -263,6 +266,51 @@ def test_when_it_is_interrupted_all_that_a_running_command_has_started_ends_and_
     assert not handler.is_there()
     assert not handler.done.exists()
     assert counts(bus) == [("1", 0), ("2", 0)]
+
+
+@pytest.mark.slow
+def test_following_outlasts_an_outage(sbredis: Command) -> None:
+    """The outage is told of once, and a message that is sent after it is received."""
+    with LocalServer(config={"appendonly": "yes", "appendfsync": "always"}) as server:
+        at = ("--url", server.url)
+        assert sbredis("queue", "create", "orders", *at).code == 0
+        with Child("receive", "orders", "--follow", "--wait", "0.2s", *at) as child:
+            assert child.process.stdout is not None
+            assert child.process.stderr is not None
+            sbredis("send", "orders", "before", *at)
+            assert child.process.stdout.readline() == "before\n"
+            server.kill()
+            assert "It is tried again; Ctrl-C ends this." in child.process.stderr.readline()
+            server.restart()
+            sbredis("send", "orders", "after", *at)
+            assert child.process.stdout.readline() == "after\n"
+            child.signal(signal.SIGINT)
+            assert child.end() == (130, "The server answers again.\ninterrupted: received 2 messages\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("session", ["ann", "next"])
+def test_following_outlasts_the_lock_on_a_session(sbredis: Command, session: str) -> None:
+    """The command waits for a session that is free. If it loses the lock in an outage, it accepts a session again."""
+    with LocalServer(config={"appendonly": "yes", "appendfsync": "always"}) as server:
+        at = ("--url", server.url)
+        assert sbredis("queue", "create", "chats", "--requires-session", "--lock-duration", "5s", *at).code == 0
+        with Child("receive", "chats", "--follow", "--session", session, "--wait", "0.2s", *at) as child:
+            assert child.process.stdout is not None
+            assert child.process.stderr is not None
+            sbredis("send", "chats", "before", "--session", "ann", *at)
+            assert child.process.stdout.readline() == "before\n"
+            wait_until(lambda: not sbredis("peek", "chats", *at).out)
+            server.kill()
+            lost = "The lock on the session 'ann' has ended. A session is accepted again.\n"
+            assert lost in iter(child.process.stderr.readline, "")
+            server.restart()
+            sbredis("send", "chats", "after", "--session", "ann", *at)
+            assert child.process.stdout.readline() == "after\n"
+            child.signal(signal.SIGINT)
+            code, shown = child.end()
+            assert code == 130
+            assert shown.endswith("The server answers again.\ninterrupted: received 2 messages\n")
 
 
 @pytest.mark.slow

@@ -137,6 +137,8 @@ REFUSED = {
     "is for one message": ("--lines", "--message-id", "m"),
     "is not a property": ("x", "-p", "a"),
     "must be JSON": ("x", "-p", "a:=b"),
+    "--property: application property 'a' is of the type list": ("x", "-p", "a:=[1]"),
+    "--property: application property 'b' is of the type dict": ("--lines", "-p", 'b:={"c": 1}'),
     "maximum recursion depth": ("x", "-p", "a:=" + "[" * 100_000),
     "is not a duration": ("x", "--ttl", "soon"),
     "is not a time": ("x", "--schedule", "soon"),

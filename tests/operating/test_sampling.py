@@ -1,0 +1,112 @@
+"""Tests of the pace at which all entities are read."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.entities import AsyncItemPaged, ListPage
+from sbredis.exceptions import ServiceBusError, ServiceBusServerBusyError
+from sbredis.model import PartitionRuntimeProperties
+from sbredis.operating import Sampler, _sampling
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+NAMES = ["a", "b", "c"]
+
+
+@pytest.fixture
+async def administration(url: str) -> ServiceBusAdministrationClient:
+    administration = ServiceBusAdministrationClient(url)
+    for name in NAMES:
+        await administration.create_queue(name)
+    return administration
+
+
+async def test_the_first_round_does_not_wait_and_the_next_ones_do(
+    administration: ServiceBusAdministrationClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_sampling, "_READS", 2 / 3600)
+    async with administration:
+        sampler = Sampler(administration, 0.1)
+        await sampler.find()
+        assert (sampler.unread, list(sampler.sights)) == (3, [])
+        await sampler.round()
+        first = {path: sight.now.at for path, sight in sampler.sights.items()}
+        assert (sampler.unread, sorted(first)) == (0, NAMES)
+        with pytest.raises(TimeoutError):  # each entity takes an hour
+            await asyncio.wait_for(sampler.round(), 0.5)
+        assert all(sampler.sights[path].now.at == first[path] for path in ("b", "c"))
+
+
+async def test_a_sampler_without_a_pace_never_waits(
+    administration: ServiceBusAdministrationClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_sampling, "_READS", 2 / 3600)
+    async with administration:
+        sampler = Sampler(administration, 0.1, paced=False)
+        for _ in range(2):
+            await sampler.round()
+        assert {path: sight.incoming for path, sight in sampler.sights.items()} == dict.fromkeys(NAMES, 0.0)
+
+
+async def test_an_error_of_one_entity_ends_the_round(administration: ServiceBusAdministrationClient) -> None:
+    sampler = Sampler(administration, 0.1)
+    async with administration:
+        await sampler.find()
+    with pytest.raises((ServiceBusError, ValueError), match="closed"):
+        await sampler.round()
+    assert sampler.unread == 3
+
+
+def sampler_that_cannot_read_b(
+    administration: ServiceBusAdministrationClient, monkeypatch: pytest.MonkeyPatch
+) -> Sampler:
+    """Return a sampler whose reading of the entity "b" fails when all others are read."""
+    sampler, read = Sampler(administration, 0.1), administration.list_partitions
+
+    async def refuse(_: str) -> ListPage[PartitionRuntimeProperties]:
+        await eventually(lambda: sampler.unread == 1)
+        raise ServiceBusServerBusyError("planted by the test")
+
+    def read_others(path: str) -> AsyncItemPaged[PartitionRuntimeProperties]:
+        return AsyncItemPaged(refuse) if path == "b" else read(path)
+
+    monkeypatch.setattr(administration, "list_partitions", read_others)
+    return sampler
+
+
+async def test_after_an_error_entities_that_were_not_read_yet_do_not_wait(
+    administration: ServiceBusAdministrationClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_sampling, "_READS", 2 / 3600)
+    async with administration:
+        sampler = sampler_that_cannot_read_b(administration, monkeypatch)
+        with pytest.raises(ServiceBusServerBusyError):
+            await sampler.round()
+        assert sorted(sampler.sights) == ["a", "c"]
+        monkeypatch.undo()
+        monkeypatch.setattr(_sampling, "_READS", 2 / 3600)
+        second = asyncio.create_task(sampler.round())
+        await eventually(lambda: sampler.unread == 0)
+        assert not second.done()
+        second.cancel()
+        await asyncio.wait((second,))
+
+
+async def test_entities_that_were_read_are_read_again_although_another_one_never_can_be(
+    administration: ServiceBusAdministrationClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with administration:
+        sampler = sampler_that_cannot_read_b(administration, monkeypatch)
+        rounds: list[dict[str, float]] = []
+        for _ in range(2):
+            with pytest.raises(ServiceBusServerBusyError):
+                await sampler.round()
+            rounds.append({path: sight.now.at for path, sight in sampler.sights.items()})
+        first, second = rounds
+        assert sorted(first) == sorted(second) == ["a", "c"]
+        assert all(second[path] > first[path] for path in first)

@@ -33,8 +33,9 @@ from typing import Any, NamedTuple, Self
 
 from redis.asyncio import Redis
 
-from benchmarks.growth_calls import CallTimes, serially, times_of_servers
+from benchmarks.growth_calls import CallTimes, serially
 from benchmarks.growth_holder import Holder
+from benchmarks.process_tree import times_of_processes
 from benchmarks.rounds import run_as_program
 from benchmarks.works import CONFIG, PATIENCE, batches, each_by_itself, measure_idle, used_by
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver
@@ -165,7 +166,7 @@ class Bench:
                 longest, name = max((longest, name), (took, operation))
                 above[operation] += took > MOST_CALL
         said = ", ".join(f"{each} {count}" for each, count in above.most_common() if count)
-        ran, waited = times_of_servers(self.pids)
+        ran, waited = times_of_processes(self.pids)
         return [
             Figure(f"longest call ({name})", longest, "ms", MOST_CALL),
             Figure(f"calls above {MOST_CALL:g} ms ({said or 'none'})", above.total(), "", 0),

@@ -11,20 +11,12 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
+from benchmarks.process_tree import times_of_processes
 from sbredis.transport import Script, Transport
 
-__all__ = ["CallTimes", "serially", "times_of_servers"]
-
-
-def times_of_servers(pids: Sequence[int]) -> tuple[float, float]:
-    """Return how many ms processes have run, and have waited for a processor; zeros where Linux does not say it."""
-    found = [Path(f"/proc/{pid}/schedstat") for pid in pids]
-    texts = [each.read_text().split() for each in found if each.exists()]
-    ran, waited = (sum(int(text[at]) for text in texts) / 1e6 for at in (0, 1))
-    return ran, waited
+__all__ = ["CallTimes", "serially"]
 
 
 class CallTimes:
@@ -46,11 +38,11 @@ def serially(pids: Sequence[int], times: CallTimes) -> Iterator[None]:
 
     async def call(self: Transport, script: Script, *arguments: Any, **options: Any) -> Any:
         async with turn:
-            before, _ = times_of_servers(pids)
+            before, _ = times_of_processes(pids)
             try:
                 return await through(self, script, *arguments, **options)
             finally:
-                times.by_operation[script.name].append(times_of_servers(pids)[0] - before)
+                times.by_operation[script.name].append(times_of_processes(pids)[0] - before)
 
     def refused(*_: object, **__: object) -> bool:
         return False  # then the caller makes the call in a task

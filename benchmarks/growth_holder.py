@@ -15,12 +15,11 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from benchmarks.receivers_program import TurnWatch
 from sbredis.aio import ServiceBusClient
 from sbredis.workers.running._collecting import collecting_less
 
 __all__ = ["Holder", "hold"]
-
-_TICK = 0.001
 
 
 class Holder:
@@ -80,34 +79,21 @@ async def hold(url: str) -> None:
 
     Its garbage is collected as in the program of a worker.
     """
-    client, program = ServiceBusClient(url, maintenance=True), ExitStack()
-    longest = 0.0
-
-    async def tick() -> None:
-        nonlocal longest
-        last = time.thread_time()
-        while True:
-            await asyncio.sleep(_TICK)
-            now = time.thread_time()
-            longest, last = max(longest, now - last), now
-
-    ticking: asyncio.Task[None] | None = None
+    client, program, turns = ServiceBusClient(url, maintenance=True), ExitStack(), TurnWatch()
     _say(0)
     while word := (await asyncio.to_thread(sys.stdin.readline)).strip():
         match word:
             case "begin":
                 await client.__aenter__()
                 program.enter_context(collecting_less())
-                ticking = asyncio.create_task(tick())
+                turns.begin()
                 _say(0)
             case "turn":
-                assert ticking is not None
-                ticking.cancel()
-                _say(longest * 1000)
+                longest, _ = turns.take()
+                turns.end()
+                _say(longest)
             case _:
                 _say(time.process_time())
-    if ticking is not None:
-        ticking.cancel()
     await client.close()
     program.close()
 

@@ -1,4 +1,5 @@
-"""The processor time of a program and of all processes that it has started, and the priority of some of them.
+"""The processor time of a program and of all processes that it has started, how long processes wait for a processor,
+and the priority of some of them.
 
 On a machine that is busy with something else, the processor time tells two ways of doing the same work apart, and the
 clock does not.
@@ -7,11 +8,20 @@ clock does not.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["make_nice", "tree_seconds"]
+__all__ = ["Priority", "lower", "times_of_processes", "tree_seconds"]
+
+
+class Priority(Enum):
+    """How a program gives way to others. Only root can take this back."""
+
+    NICE = "nice -n 10"
+    IDLE = "chrt --idle 0"
 
 
 _NICENESS = 10
@@ -29,8 +39,19 @@ def tree_seconds() -> float:
     return sum(process.seconds for process in _tree(os.getpid()).values())
 
 
-def make_nice(program: str) -> None:
-    """Let other processes go first: lower the priority of a program that this process has started, and of all below it.
+def times_of_processes(pids: Sequence[int]) -> tuple[float, float]:
+    """Return how many ms the main threads of processes have run, and how many they had work, but no processor.
+
+    Both are 0 where Linux does not say it.
+    """
+    found = [Path(f"/proc/{pid}/schedstat") for pid in pids]
+    texts = [each.read_text("ascii").split() for each in found if each.exists()]
+    ran, waited = (sum(int(text[at]) for text in texts) / 1e6 for at in (0, 1))
+    return ran, waited
+
+
+def lower(program: str, priority: Priority) -> None:
+    """Lower the priority of a program that this process has started, and of all below it.
 
     Linux keeps a priority for each thread, and a thread or process that is started later has that of the one that
     starts it.
@@ -40,7 +61,14 @@ def make_nice(program: str) -> None:
             for below in _tree(pid):
                 for thread in Path(f"/proc/{below}/task").iterdir():
                     with suppress(ProcessLookupError):  # it has ended
-                        os.setpriority(os.PRIO_PROCESS, int(thread.name), _NICENESS)
+                        _lower_thread(int(thread.name), priority)
+
+
+def _lower_thread(thread: int, priority: Priority) -> None:
+    if priority is Priority.NICE:
+        os.setpriority(os.PRIO_PROCESS, thread, _NICENESS)
+    else:
+        os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _tree(top: int) -> dict[int, _TreeProcess]:

@@ -1,6 +1,6 @@
 """Compare Spark on two cores with redis-py and pyarrow in one process: reads, writes, streams and jobs on one server.
-It also measures how long messages of another client take while Spark reads, and what small pages cost a read. (How
-reads and writes grow is in benchmarks.spark_growth.)
+It also measures how long messages of another client take while Spark reads, what small pages cost a read, and for how
+long a page holds the server. (How reads and writes grow is in benchmarks.spark_growth.)
 
 python -m benchmarks.spark [--rows N] [--rounds N] [--only NAMES] [--server NAME]
 
@@ -19,14 +19,14 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks.process_tree import make_nice, tree_seconds
+from benchmarks.process_tree import Priority, lower, tree_seconds
 from benchmarks.rounds import run_as_program
-from benchmarks.spark_neighbour import Neighbour
+from benchmarks.spark_neighbour import Delay, Neighbour
 from sbredis.servers import LocalServer, find_server
 from sbredis.spark import require_java, require_spark
 
@@ -38,9 +38,17 @@ WARM = 20_000
 """The rows of the round that does not count. A short run has none."""
 
 
-PAGES, BESIDE, BUSY, NICE = "read by pages", "p99 beside reads", "p99 beside work", "p99 nice reads"
+PAGES, ALONE = "read by pages", "p99 alone"
+BESIDE, BUSY, FEWER = "p99 beside reads", "p99 beside work", "p99 beside 1 task"
+LOWER = {"p99 nice reads": Priority.NICE, "p99 idle reads": Priority.IDLE}
+"""The priorities of a Spark that gives way to others, in their order: from the last one, there is no way back."""
 SAME = "read 3 columns"
 """The columns that the plain side makes too; other reads of Spark have nine times as many."""
+HELD = {"page of 200 B": 200, "page of 4 kB": 4000}
+"""The sizes of messages with which pages of the usual size are read, to see for how long each holds the server."""
+SHORTEST = 100
+"""The µs of the shortest reading call that counts as a page. Calls that only look for a number are shorter."""
+MILLISECOND = 0.001
 QUIET = 5.0
 """The seconds for which the other client works alone."""
 
@@ -65,10 +73,16 @@ WORKS = (
     Goal("consume 20,000", 0.4),
 )
 JOBS = tuple(Goal(name, 2.0) for name in ("capture", "compact", "replay", "skew", "dlq-report", "latency"))
-DELAYS = (Goal(BESIDE, 3.0), Goal(BUSY, 1.5), Goal(NICE, 3.0))
+DELAYS = (
+    Goal(BESIDE, 3.0),
+    Goal(BUSY, 1.5),
+    *(Goal(name, 3.0) for name in (FEWER, *LOWER)),
+    *(Goal(name, 1.0) for name in HELD),
+)
 """Compared with the delay of the client alone; with that beside a job of Spark that makes the same rows without a
-server; and alone again, but Spark's processes are nice to others. If this machine has few cores, the delay beside
-processes that are not nice is mostly that of waiting for a core.
+server; and alone again, but Spark reads in one task, or its processes have a lower priority. If this machine has few
+cores, the delay beside processes of the usual priority is mostly that of waiting for a core. The time of a page is the
+median in the slow log of the server, compared with a millisecond.
 """
 LARGE = {"pageMessages": "1000", "pageBytes": str(4 * 1024 * 1024)}
 
@@ -111,13 +125,16 @@ def spent(work: Callable[[], object]) -> Spent:
 class Bench:
     """The rounds of the benchmark."""
 
-    def __init__(self, bus: Bus, plain: Plain, folder: Path, only: Sequence[str]) -> None:
+    def __init__(self, bus: Bus, plain: Plain, server: LocalServer, folder: Path, only: Sequence[str]) -> None:
         self._bus = bus
+        self._server = server
         self._plain = plain
         self._folder = folder
         self._only = only
         self._seconds: dict[str, Pair] = {}
         self._rows = 0
+        self.delays: dict[str, list[Delay]] = {}
+        """The delays of the other client, by what is beside it, round by round."""
 
     def round(self, rows: int, *, swapped: bool) -> dict[str, Pair]:
         """Measure everything once, and delete what it needed. ``swapped``: the plain side begins."""
@@ -169,31 +186,64 @@ class Bench:
 
         if self._wants(PAGES):
             self._pair(PAGES, lambda: bus.read("bench"), lambda: bus.read("bench", **LARGE), swapped=swapped)
+        for name, size in HELD.items():
+            if self._wants(name):
+                self._seconds[name] = Pair(self._held(size), MILLISECOND)
         if self._wants(BESIDE):
-            alone, beside, busy = self._delays(partial(bus.make_messages, self._rows))
-            self._seconds[BESIDE], self._seconds[BUSY] = Pair(beside, alone), Pair(beside, busy)
+            one_task = partial(bus.read, "bench", maxTasks="1")
+            alone, beside, busy, fewer = self._delays(partial(bus.make_messages, self._rows), one_task)
+            self._seconds[BESIDE], self._seconds[BUSY] = Pair(beside.most, alone.most), Pair(beside.most, busy.most)
+            self._seconds[FEWER] = Pair(fewer.most, alone.most)
+            self._note_delays({ALONE: alone, BESIDE: beside, BUSY: busy, FEWER: fewer})
 
-    def _delays(self, *others: Callable[[], object]) -> list[float]:
-        """Return the delays of another client alone, beside a read, and beside other work."""
+    def _held(self, size: int) -> float:
+        """Return for how many seconds a page holds the server, as the server itself says."""
+        bus, server, files = self._bus, self._server, self._folder / f"rows-of-{size}"
+        bus.make_rows(files, max(self._rows * min(HELD.values()) // size, 1), size)
+        bus.create("pages")
+        bus.write("pages", files)
+        server.ask("CONFIG", "SET", "slowlog-log-slower-than", SHORTEST, "slowlog-max-len", 100_000)
+        server.ask("SLOWLOG", "RESET")
+        bus.read("pages")
+        told: Any = server.ask("SLOWLOG", "GET", -1)
+        server.ask("CONFIG", "SET", "slowlog-log-slower-than", -1)
+        bus.delete("pages")
+        # Valkey also logs the commands that a script sends.
+        reading = {"FCALL_RO", "EVALSHA_RO"}
+        pages: list[int] = [took for _, _, took, command, *_ in told if str(command[0]).upper() in reading]
+        return statistics.median(pages or [0]) / 1e6
+
+    def _note_delays(self, found: Mapping[str, Delay]) -> None:
+        for name, delay in found.items():
+            self.delays.setdefault(name, []).append(delay)
+
+    def _delays(self, *others: Callable[[], object]) -> list[Delay]:
+        """Return the delays of another client alone, beside a read, and beside each other work."""
         works: list[Callable[[], object]] = [partial(self._bus.read, "bench"), *others]
-        with Neighbour(self._bus.url) as neighbour:
+        with Neighbour(self._bus.url, self._server.pid) as neighbour:
             time.sleep(QUIET)
             for work in works:
                 neighbour.note()
                 work()
             neighbour.note()
-        return neighbour.percentiles()
+        return neighbour.delays()
 
-    def nice(self, rounds: int) -> Times:
-        """Measure the delay beside reads by a Spark that is nice from now on. Nobody but root can end this."""
-        if not self._wants(NICE):
+    def lower(self, rounds: int) -> Times:
+        """Measure the delay beside reads by a Spark of lower priority. It keeps the last one."""
+        wanted = {name: priority for name, priority in LOWER.items() if self._wants(name)}
+        if not wanted:
             return {}
-        make_nice("java")
+        times: Times = {}
         self._bus.create("bench")
         self._bus.write("bench", self._folder / "source")
-        found = [self._delays() for _ in range(rounds)]
+        for name, priority in wanted.items():
+            lower("java", priority)
+            for _ in range(rounds):
+                alone, beside = self._delays()
+                self._note_delays({name: beside})
+                times.setdefault(name, []).append(Pair(beside.most, alone.most))
         self._bus.delete("bench")
-        return {NICE: [Pair(beside, alone) for alone, beside in found]}
+        return times
 
     def _consume(self, size: int, source: Path, *, swapped: bool) -> None:
         bus, plain, checkpoint = self._bus, self._plain, self._folder / "out" / f"checkpoint-{size}"
@@ -267,6 +317,18 @@ def lines(times: Times, rows: int) -> list[str]:
     return shown
 
 
+def delay_lines(delays: Mapping[str, Sequence[Delay]]) -> list[str]:
+    """Return a line for each thing beside the other client: what its messages wait for."""
+    shown: list[str] = []
+    for name, found in delays.items():
+        most, mean, client, server = map(statistics.median, zip(*found, strict=True))
+        shown.append(
+            f"{name:<17} {most * 1000:5.1f} ms, mean {mean * 1000:.2f} ms; for a processor, the client waits "
+            f"{client * 1000:.2f} ms a message, and the server {server:.0%} of the time that it needs one"
+        )
+    return shown
+
+
 def _processors(ours: float, plain: float) -> str:
     """Return how the processor times compare, if they were measured."""
     return f"  {ours:5.1f} s and {plain:5.1f} s of processor time: {plain / ours:.2f} x" if ours and plain else ""
@@ -295,18 +357,19 @@ def main() -> None:
         folder = Path(name)
         spark = start_spark(server.url, folder)
         try:
-            bench = Bench(Bus(spark, server.url, folder), Plain(server.url), folder, only)
+            bench = Bench(Bus(spark, server.url, folder), Plain(server.url), server, folder, only)
             times: Times = {}
             if given.rows > WARM:
                 bench.round(WARM, swapped=False)
+                bench.delays.clear()
             for number in range(given.rounds):
                 for work, seconds in bench.round(given.rows, swapped=number % 2 == 1).items():
                     times.setdefault(work, []).append(seconds)
                 print(f"round {number + 1} of {given.rounds}", file=sys.stderr, flush=True)
-            times |= bench.nice(given.rounds)
+            times |= bench.lower(given.rounds)
         finally:
             spark.stop()
-    print("", *lines(times, given.rows), sep="\n", flush=True)
+    print("", *lines(times, given.rows), *delay_lines(bench.delays), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

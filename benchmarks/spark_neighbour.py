@@ -6,28 +6,53 @@ It sends a message, waits until its receiver gets it, and sends the next one 10 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import statistics
 import subprocess
 import sys
 import time
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
+from benchmarks.process_tree import times_of_processes
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 from sbredis.aio.management import ServiceBusAdministrationClient
 
-__all__ = ["Neighbour", "serve"]
+__all__ = ["Delay", "Neighbour", "serve"]
 
 _QUEUE, _PAUSE = "neighbour", 0.01
+
+
+class Delay(NamedTuple):
+    """How long the messages of a part of the measurement took, in seconds."""
+
+    most: float
+    """The 99th percentile."""
+    mean: float
+    client: float
+    """For how long the client waits for a processor, for each message: also after the message, when it completes it."""
+    server: float
+    """The part of the time in which the server has work, but no processor."""
+
+
+class _Note(NamedTuple):
+    """When a part of the measurement begins, and how many ms the processes have run and waited before."""
+
+    time: float
+    client: tuple[float, float]
+    server: tuple[float, float]
 
 
 class Neighbour:
     """The process of the other client, during a block."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, server: int) -> None:
+        """``server`` is the process id of the server."""
         self._url = url
-        self._times: list[float] = []
+        self._server = server
+        self._notes: list[_Note] = []
         self._found: list[tuple[float, float]] = []
 
     def __enter__(self) -> Self:
@@ -41,7 +66,8 @@ class Neighbour:
 
     def note(self) -> None:
         """Note that a part of the measurement ends and another one begins."""
-        self._times.append(time.time())
+        client, server = times_of_processes([self._process.pid]), times_of_processes([self._server])
+        self._notes.append(_Note(time.time(), client, server))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -50,14 +76,17 @@ class Neighbour:
         if error is None:
             self._found = [(sent, seconds) for sent, seconds in json.loads(printed)]
 
-    def percentiles(self) -> list[float]:
-        """Return the 99th percentile of the seconds that a message took in each part."""
-        parts = zip(self._times, self._times[1:], strict=False)
-        return [_percentile([seconds for sent, seconds in self._found if begin <= sent < end]) for begin, end in parts]
+    def delays(self) -> list[Delay]:
+        """Return how long the messages of each part took."""
+        return [self._delay(begin, end) for begin, end in itertools.pairwise(self._notes)]
 
-
-def _percentile(seconds: list[float]) -> float:
-    return sorted(seconds)[int(len(seconds) * 0.99)]
+    def _delay(self, begin: _Note, end: _Note) -> Delay:
+        seconds = sorted(seconds for sent, seconds in self._found if begin.time <= sent < end.time)
+        client = (end.client[1] - begin.client[1]) / 1000 / len(seconds)
+        ran, waited = (after - before for after, before in zip(end.server, begin.server, strict=True))
+        return Delay(
+            seconds[int(len(seconds) * 0.99)], statistics.fmean(seconds), client, waited / (ran + waited or 1.0)
+        )
 
 
 async def _main(url: str) -> None:

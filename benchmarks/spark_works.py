@@ -57,11 +57,11 @@ class Bus:
         self.url = url
         self._folder = folder
 
-    def make_rows(self, files: Path, rows: int) -> None:
-        """Write parquet files with ids and bodies."""
+    def make_rows(self, files: Path, rows: int, size: int = BODY) -> None:
+        """Write parquet files with ids and bodies of some bytes."""
         made = self._spark.range(0, rows, 1, 2).select(
             sql.md5(sql.col("id").cast("string")).alias("message_id"),
-            sql.rpad(sql.col("id").cast("string"), BODY, "x").cast("binary").alias("body"),
+            sql.rpad(sql.col("id").cast("string"), size, "x").cast("binary").alias("body"),
         )
         made.write.mode("overwrite").parquet(str(files))
 

@@ -4,7 +4,10 @@ The same run compares the kinds of handlers: coroutines, threads, processes, bat
 handlers that send.
 
 python -m benchmarks.workers [--peers NAMES] [--loop NAME] [--rounds N] [--messages N] [--trips N] [--short]
-                             [--longest SECONDS] [--memory N] [--json FILE] [--picture FILE] [--server NAME]
+                             [--longest SECONDS] [--memory N] [--json FILE] [--docs FOLDER] [--server NAME]
+python -m benchmarks.workers --measured FILE --docs FOLDER
+
+The second form only writes the page of the guide again, from the JSON file of a run.
 
 Each measurement has a process and a server of its own. The frameworks take turns, round by round; medians are reported.
 A first, shorter round does not count. It also shows who is slow: a framework that would need longer than a minute for
@@ -23,11 +26,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 from benchmarks.jetstream import NatsServer
 from benchmarks.rounds import run_as_program
 from benchmarks.workers_report import (
+    COMPARED,
     CONTESTANTS,
     KINDS,
     WORKING,
@@ -35,9 +38,9 @@ from benchmarks.workers_report import (
     Figures,
     KindFigures,
     Results,
-    picture,
     table,
     verdicts,
+    write_page,
 )
 from benchmarks.works import CONFIG, has
 from sbredis.exceptions import ServerUnsuitableError
@@ -49,6 +52,8 @@ FOLDER = ROOT / ".cache" / "peers"
 LONGEST = 60
 """The seconds that the messages of one measurement may take."""
 PATIENCE = 300.0
+TURNS = 5
+"""How often the two ways to send take turns in a round."""
 WORKS = (0.0, WORKING)
 """For how many microseconds the handlers compute in the comparison of one process with two."""
 
@@ -210,21 +215,27 @@ def scaling(binary: str | None, messages: int, rounds: int) -> Mapping[float, tu
     return found
 
 
-def kind_once(binary: str | None, kind: str, messages: int) -> dict[str, float]:
-    """Measure a kind of handler once, in a process of its own."""
+def turns_of(binary: str | None, kinds: Sequence[str], messages: int, turns: int) -> list[dict[str, dict[str, float]]]:
+    """Measure kinds of handlers in turns, in one process. Return the figures of each turn, by kind."""
     with LocalServer(binary=binary, config=CONFIG) as server:
-        command = [sys.executable, "-m", "benchmarks.peers.kinds", server.url, kind, "--messages", str(messages)]
+        command = [sys.executable, "-m", "benchmarks.peers.kinds", server.url, *kinds]
+        command += ["--messages", str(messages), "--rounds", str(turns)]
         done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE)
-    figures: dict[str, float] = json.loads(done.stdout)
-    return figures
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def kinds_of_handlers(binary: str | None, messages: int, rounds: int) -> Mapping[str, KindFigures]:
-    """Return the medians of all kinds of handlers, which take turns. With 0 rounds, each is measured once."""
+    """Return the medians of all kinds of handlers, which take turns. With 0 rounds, each is measured once.
+
+    The two ways to send are compared with each other. So they take turns in one process, several times in each round.
+    """
     rows: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
+    groups = [*((kind,) for kind in KINDS if kind not in COMPARED), COMPARED]
     for number in range(rounds or 1):
-        for kind, taken in rows.items():
-            taken.append(kind_once(binary, kind, messages))
+        for group in groups:
+            for figures in turns_of(binary, group, messages, TURNS if rounds and len(group) > 1 else 1):
+                for kind, each in figures.items():
+                    rows[kind].append(each)
         if rounds:
             print(f"round {number + 1} of the kinds of handlers", file=sys.stderr, flush=True)
     return {
@@ -268,7 +279,10 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="a short run, to see that it works")
     parser.add_argument("--memory", type=int, metavar="N", help="also handle N messages, and report the memory")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
-    parser.add_argument("--picture", type=Path, help="draw the picture into this file, if all are measured")
+    parser.add_argument(
+        "--docs", type=Path, help="the folder of the guide, which gets its page and picture if all are measured"
+    )
+    parser.add_argument("--measured", type=Path, help="measure nothing, and take the figures from this JSON file")
     parser.add_argument("--server", help="which server to start; see sbredis.servers.find_server")
     given = parser.parse_args()
     messages, rounds, trips = (200, 0, 10) if given.short else (20_000, 5, 300)
@@ -279,13 +293,26 @@ def main() -> None:
         parser.error(f"there is no peer of this name: {given.peers}")
     if min(messages, trips, given.longest, 1 if given.memory is None else given.memory) < 1 or rounds < 0:
         parser.error("--messages, --trips, --longest and --memory must be 1 at least, and --rounds 0")
+    if given.docs is not None and not (given.docs / "workers").is_dir():
+        parser.error(f"there is no guide in {given.docs}")
+    if given.measured is not None:
+        if given.docs is None:
+            parser.error("--measured writes a page of the guide: add --docs")
+        _write_page(Results.read(json.loads(given.measured.read_text("utf-8"))), given.docs)
+        return
+    program = find_server(given.server)
     print(
-        f"{find_server(given.server)}\n"
+        f"{program}\n"
         f"with its append-only file on; Python {sys.version.split()[0]}; a server and a process for each measurement\n"
         f"{messages:,} messages of 1,024 B, {trips:,} single trips; medians, rounds: {rounds or 1}",
         flush=True,
     )
     results = run_rounds(contestants, given.server, messages, trips, rounds=rounds, longest=given.longest)
+    version = ".".join(map(str, program.version))
+    results.where = (
+        f"{program.flavour.capitalize()} {version} with its append-only file on, Python {sys.version.split()[0]}, "
+        f"{messages:,} messages of 1,024 B, {trips:,} single messages; medians, rounds: {rounds or 1}"
+    )
     if any(each.ours for each in contestants):
         results.kinds = kinds_of_handlers(given.server, max(100, messages // 4), rounds)
     if rounds and any(each.ours for each in contestants):
@@ -296,15 +323,16 @@ def main() -> None:
     if given.short:
         print("A short run: its figures show only that it works.")
     if given.json is not None:
-        _written(given.json, json.dumps(results.plain(), indent=1))
-    if given.picture is not None and not (given.peers or given.loop or given.short):
-        _written(given.picture, picture(results))
+        given.json.parent.mkdir(parents=True, exist_ok=True)
+        given.json.write_text(json.dumps(results.plain(), indent=1) + "\n", "utf-8")
+        print(f"written: {given.json}")
+    if given.docs is not None and not (given.peers or given.loop or given.short):
+        _write_page(results, given.docs)
 
 
-def _written(path: Path, text: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text + "\n", "utf-8")
-    print(f"written: {path}")
+def _write_page(results: Results, folder: Path) -> None:
+    for path in write_page(results, folder):
+        print(f"written: {path}")
 
 
 if __name__ == "__main__":

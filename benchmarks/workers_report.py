@@ -1,12 +1,15 @@
-"""The report of the benchmark of workers: a table, a comparison with the goals, and a picture."""
+"""The report of the benchmark of workers: a table, a comparison with the goals, a page with a picture for the guide."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 __all__ = [
+    "COMPARED",
     "CONTESTANTS",
     "KINDS",
     "NATS",
@@ -16,9 +19,11 @@ __all__ = [
     "Figures",
     "KindFigures",
     "Results",
+    "page",
     "picture",
     "table",
     "verdicts",
+    "write_page",
 ]
 
 OURS, NATS = "sbredis", "nats"
@@ -33,6 +38,8 @@ MOST_CONTEXT_CPU = 1.1
 """The most CPU of ``context.send``, as a share of that of ``worker.send`` and a completion."""
 KINDS = ("async", "threads", "processes", "batches", "sessions", "context.send", "worker.send")
 """The kinds of handlers that ``benchmarks.peers.kinds`` knows."""
+COMPARED = ("context.send", "worker.send")
+"""The two ways in which a handler sends."""
 WORKING = 50.0
 """For how many microseconds a handler computes, so that the worker and not the server is the limit."""
 FLAT = 5.0
@@ -124,6 +131,8 @@ class Results:
     """By the microseconds that a handler computes: messages a second of one worker process, and of two."""
     memory: Mapping[str, float] = field(default_factory=dict)
     kinds: Mapping[str, KindFigures] = field(default_factory=dict)
+    where: str = ""
+    """The server, the Python and the numbers of messages, for the guide."""
 
     def of(self, peer: str, loop: str = "asyncio") -> Figures | None:
         """Return the figures of a framework on a loop; ``None`` if it was not measured."""
@@ -144,7 +153,24 @@ class Results:
             "processes": {f"{work:.0f} µs": list(rates) for work, rates in self.processes.items()},
             "memory": dict(self.memory),
             "kinds": {kind: asdict(each) for kind, each in self.kinds.items()},
+            "where": self.where,
         }
+
+    @classmethod
+    def read(cls, plain: Mapping[str, Any]) -> Results:
+        """Return the results of which :meth:`plain` has made these figures."""
+        names = {who.name: who for who in CONTESTANTS}
+        return cls(
+            {
+                names[name]: Figures(**{key: value for key, value in row.items() if key != "both"})
+                for name, row in plain["figures"].items()
+            },
+            plain["missing"],
+            {float(work.split()[0]): (one, two) for work, (one, two) in plain["processes"].items()},
+            plain["memory"],
+            {kind: KindFigures(**row) for kind, row in plain["kinds"].items()},
+            plain["where"],
+        )
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
@@ -213,7 +239,8 @@ def _verdicts(results: Results) -> Iterator[str]:
         rate, cost = single.handled / plain.handled, single.cpu / plain.cpu
         yield _goal(f"sessions of one message ≥ {SESSIONS} x plain messages a second", rate, rate >= SESSIONS)
         yield _goal(f"their CPU ≤ {MOST_SESSION_CPU:.0f} x that of a plain message", cost, cost <= MOST_SESSION_CPU)
-        share = results.kinds["context.send"].both / results.kinds["worker.send"].both
+        safe, unsafe = (results.kinds[kind].both for kind in COMPARED)
+        share = safe / unsafe
         what = f"CPU of context.send ≤ {MOST_CONTEXT_CPU} x worker.send and completion"
         yield _goal(what, share, share <= MOST_CONTEXT_CPU)
     if results.memory:
@@ -268,3 +295,89 @@ def picture(results: Results) -> str:
             f'<text x="{LEFT + length + 8:.1f}" y="{top + 16}">{each.both:,.0f}</text>',
         ]
     return "\n".join([*lines, "</svg>"])
+
+
+# -- the page of the guide ---------------------------------------------------------------------------------------------
+
+_PAGE, _PICTURE = "workers/speed.md", "workers-speed.svg"
+_MEANINGS = {
+    "async": "coroutines",
+    "threads": "plain functions, in threads",
+    "processes": '`execution="process"`',
+    "batches": "batches of up to 100",
+    "sessions": "sessions of one message",
+    "context.send": "`context.send` of one message",
+    "worker.send": "`await worker.send` of one message",
+}
+"""The kinds of handlers, as the page names them."""
+
+
+def page(results: Results) -> str:
+    """Return the page of the guide."""
+    lines = [
+        "# How fast workers are",
+        "",
+        "This page is for people who compare [workers](../workers.md) with other frameworks, or kinds of handlers.",
+        "`make bench WHAT=workers` has measured and written it, in one run on two cores.",
+        f"{results.where}.",
+        "",
+        "Each framework has a server and a process of its own.",
+        "It sends its messages: each send is a task, and 100 tasks run at once.",
+        "Then its worker handles them, up to 100 at once, with a handler that does nothing.",
+        "Then single messages go through the idle worker: the last columns are the times from a send to its handler.",
+        "A framework that is slow gets fewer messages.",
+        "",
+        "| | sent | handled | processor time of both | a single message: median | 99 % |",
+        "|---|---|---|---|---|---|",
+    ]
+    for who, each in sorted(results.figures.items(), key=lambda pair: -pair[1].both):
+        cells = (
+            who.name,
+            f"{each.sent:,.0f}/s",
+            f"{each.handled:,.0f}/s",
+            f"{each.send_cpu + each.handle_cpu:.0f} µs",
+            f"{each.p50:.2f} ms",
+            f"{each.p99:.2f} ms",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", f"![{_SPOKEN}](../{_PICTURE})", "", *_kinds(results), *_processes(results)]
+    return "\n".join(lines)
+
+
+_SPOKEN = "Messages sent and handled in a second by sbredis, NATS JetStream and task queues on Redis"
+
+
+def _kinds(results: Results) -> list[str]:
+    lines = [
+        "## Kinds of handlers",
+        "",
+        "A worker with 16 slots handles messages that are there before it starts. Its handlers do nothing but send.",
+        "Each kind has a server and a process of its own, but the two ways to send take turns in one process.",
+        "",
+        "| handlers | handled | processor time of the worker | of the server |",
+        "|---|---|---|---|",
+    ]
+    for kind, costs in results.kinds.items():
+        cells = (f"{costs.handled:,.0f}/s", f"{costs.cpu:.0f} µs", f"{costs.server_cpu:.0f} µs")
+        lines.append(f"| {_MEANINGS[kind]} | {' | '.join(cells)} |")
+    return [*lines, "", "The time of the processes in which handlers run is not in it.", ""]
+
+
+def _processes(results: Results) -> list[str]:
+    if WORKING not in results.processes:
+        return []
+    one, two = results.processes[WORKING]
+    return [
+        "## Processes of a worker",
+        "",
+        f"With handlers that compute for {WORKING:.0f} µs, a process handles {one:,.0f} a second, two {two:,.0f}.",
+        "",
+    ]
+
+
+def write_page(results: Results, folder: Path) -> list[Path]:
+    """Write the page and the picture into a folder of documents. Return their paths."""
+    made = {folder / _PAGE: page(results), folder / _PICTURE: picture(results) + "\n"}
+    for path, text in made.items():
+        path.write_text(text, "utf-8")
+    return [*made]

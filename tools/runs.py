@@ -69,6 +69,10 @@ BENCHMARKS = {
         "benchmarks.growth",
         "growth: 500 clients, 100,000 queues, 16,000 idle partitions, 1,000,000 sessions, goals (5 minutes)",
     ),
+    "receivers": LongRun(
+        "benchmarks.receivers",
+        "very many receivers in one process: the longest turn of its loop, memory, idle, goals (6 minutes)",
+    ),
     "spark": LongRun(
         "benchmarks.spark", "Spark beside redis-py and pyarrow: reads, writes, streams, jobs, goals", SPARK
     ),
@@ -79,9 +83,9 @@ BENCHMARKS = {
     ),
     "workers": LongRun(
         "benchmarks.workers",
-        "the worker beside other frameworks, all kinds of handlers, with the picture for the guide (25 minutes)",
+        "the worker beside other frameworks, all kinds of handlers, with a page for the guide (25 minutes)",
         (("tools/peers",),),
-        ("--json", ".cache/bench-workers.json", "--picture", "docs/workers-speed.svg"),
+        ("--json", ".cache/bench-workers.json", "--docs", "docs"),
     ),
 }
 PROOFS = {

@@ -1,19 +1,14 @@
-"""Run a benchmark in its short form, and compare the lines that it prints with the expected patterns."""
+"""Run a benchmark in its short form, or let it refuse its arguments."""
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-from collections.abc import Sequence
 
 from tests.complaints import complaints
 from tools.repository import ROOT
 
-__all__ = ["SPEED", "benchmark", "mismatches", "refused"]
-
-SPEED = r"[\d,]+ +\d+\.\d µs +\d+\.\d µs"
-"""The pattern of the messages per second, and of the processor time of client and server."""
+__all__ = ["benchmark", "refused"]
 
 
 def benchmark(module: str, *arguments: str, silent: bool = True) -> list[str]:
@@ -31,9 +26,3 @@ def refused(module: str, *arguments: str) -> str:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
     assert (done.returncode, done.stdout) == (2, "")
     return done.stderr
-
-
-def mismatches(lines: Sequence[str], patterns: Sequence[str]) -> tuple[list[tuple[str, str]], int]:
-    """Return the lines that do not match their patterns, each with its pattern, and the number of surplus lines."""
-    wrong = [(line, pattern) for line, pattern in zip(lines, patterns, strict=False) if not re.fullmatch(pattern, line)]
-    return wrong, len(lines) - len(patterns)

@@ -1,4 +1,4 @@
-"""Tests that the client's benchmark runs and prints every line of its report. No test asserts a speed."""
+"""Tests of the benchmark of the client: NATS, which may be missing, and the report. No test asserts a speed."""
 
 from __future__ import annotations
 
@@ -24,93 +24,7 @@ from benchmarks.jetstream import NatsServer
 from benchmarks.ways import BACKLOG, BATCHES, IN_STEP, TASKS
 from benchmarks.works import Idle, Medians
 from sbredis.exceptions import ServerUnsuitableError
-from tests.benchmarks.running import SPEED, benchmark, mismatches, refused
 from tools.repository import ROOT
-
-STEPS = [rf"send +{SPEED}", rf"receive, complete +{SPEED}"]
-SHAPES = {"in step": [], "backlog": STEPS}
-SINGLE = [
-    r"idle, send to start of handler",
-    *[
-        rf"{name} +p50 \d+\.\d\d ms +p99 \d+\.\d\d ms"
-        for name in ("bare command through redis-py", "sbredis", "sbredis, 16 partitions")
-    ],
-]
-
-
-def row(name: str, *beside: str) -> str:
-    """Return the pattern of one line of the table, without NATS."""
-    return rf"{name} +{SPEED}" + "".join(rf" +\d+\.\d\d x {other} \(CPU \d+\.\d\d x\)" for other in beside)
-
-
-def rows(*, cluster: bool) -> list[str]:
-    """Return the patterns of all lines of the table, without NATS."""
-    patterns = [r"messages/s +client CPU +server CPU"]
-    for way in (
-        r"a task for each send and for each message, 100 at once",
-        r"100 endless callers; messages received and handled by hundreds",
-    ):
-        patterns.append(way)
-        for shape, steps in SHAPES.items():
-            patterns += [shape, row("sbredis"), *steps, row("sbredis, 16 partitions", "one"), *steps]
-            if cluster and steps and way.startswith("a task"):
-                patterns += [row("sbredis, on the cluster", "one"), *steps]
-                patterns += [row("sbredis, 16 partitions on the cluster", "one server"), *steps]
-    patterns.append(r"batches of 100")
-    for shape, steps in SHAPES.items():
-        patterns += [shape, row("bare streams through redis-py"), *steps, row("sbredis", "streams"), *steps]
-    return [*patterns, *SINGLE]
-
-
-def report_patterns(*loops: str) -> list[str]:
-    """Return the pattern of each line of the report on these event loops."""
-    patterns = [
-        r".+",
-        r"with its append-only file on, alone and as a cluster of 3 masters; Python 3\S+, redis-py \S+ with hiredis",
-        r"NATS JetStream is not measured: it is not installed; tools/nats does that",
-        r"300 messages of 64 B each time; medians, rounds: 1; CPU a message; 20 single trips",
-    ]
-    for place, loop in enumerate(loops):
-        patterns += [loop, *rows(cluster=not place)]
-    patterns.append(r"goals +" + " +".join(loops))
-    for goal, unit in (
-        (r"tasks, in step: ≥ 1\.3 x NATS \(uvloop: 1\.5\)", None),
-        (r"tasks, backlog: ≥ 1\.3 x NATS \(uvloop: 1\.5\)", None),
-        (r"idle, p50: ≤ 1\.4 x NATS", None),
-        (r"idle, p99: ≤ 2\.0 ms", "ms"),
-        (r"batches, in step: ≥ 1\.1 x streams", "x"),
-        (r"batches, backlog: ≥ 1\.1 x streams", "x"),
-        (r"batches, in step: server CPU ≤ 1\.5 x streams", "x"),
-        (r"batches, backlog: server CPU ≤ 1\.5 x streams", "x"),
-        (r"tasks, in step: 16 partitions ≥ 0\.9 x one", "x"),
-        (r"tasks, backlog: 16 partitions ≥ 0\.9 x one", "x"),
-    ):
-        cell = rf" +\d+\.\d{{3}} {unit}  (met|MISSED)" if unit else " +not measured"
-        patterns.append(goal + cell * len(loops))
-    for goal in ("cluster", "cluster, 16 partitions"):
-        cells = r" +\d+\.\d{3} x  (met|MISSED)" + " +not measured" * (len(loops) - 1)
-        patterns.append(rf"tasks, {goal}: ≥ 0\.9 x one server{cells}")
-    return [*patterns, r"A short run: .*"]
-
-
-@pytest.mark.long("it runs a whole benchmark")
-@pytest.mark.parametrize(
-    ("arguments", "loops"),
-    [((), ("asyncio", "uvloop")), (("--uvloop",), ("uvloop",))],
-    ids=["both loops", "uvloop alone"],
-)
-def test_the_short_form_reports_the_same_rows_as_the_long_form(
-    tmp_path: Path, arguments: tuple[str, ...], loops: tuple[str, ...]
-) -> None:
-    """The benchmark runs without NATS here, even if NATS is installed."""
-    pytest.importorskip("uvloop")
-    lines = benchmark("client", "--short", "--messages", "300", "--body", "64", "--nats", str(tmp_path), *arguments)
-    assert mismatches(lines, report_patterns(*loops)) == ([], 0)
-
-
-def test_an_invalid_number_is_refused() -> None:
-    assert "--messages and --rounds must be 1 at least" in refused("client", "--messages", "-1")
-
 
 # -- NATS --------------------------------------------------------------------------------------------------------------
 

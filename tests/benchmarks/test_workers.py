@@ -1,11 +1,11 @@
-"""Tests that the benchmark of workers runs, and prints and draws its report. No test asserts a speed."""
+"""Tests that the benchmark of workers judges, prints and draws its figures. No test asserts a speed."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree as ET
-
-import pytest
 
 from benchmarks.workers import affordable
 from benchmarks.workers_report import (
@@ -16,26 +16,13 @@ from benchmarks.workers_report import (
     Figures,
     KindFigures,
     Results,
+    page,
     picture,
     table,
     verdicts,
+    write_page,
 )
-from tests.benchmarks.running import benchmark, mismatches, refused
 
-ROW = r"[\d,]+ +[\d,]+ +[\d,]+ +\d+\.\d µs +\d+\.\d µs +\d+\.\d\d ms +\d+\.\d\d ms +100"
-PATTERNS = [
-    r".+",
-    r"with its append-only file on; Python 3\S+; a server and a process for each measurement",
-    r"100 messages of 1,024 B, 5 single trips; medians, rounds: 1",
-    r"sent/s +handled/s +both/s +send CPU +handle CPU +p50 +p99 +messages",
-    rf"sbredis +{ROW}",
-    *[rf"handlers: {kind} +[\d,]+/s  CPU of the worker +\S+ µs, of the server +\S+ µs a message" for kind in KINDS],
-    r"goals",
-    r"sessions of one message ≥ 0.1 x plain messages a second +\d+\.\d\d  (met|MISSED)",
-    r"their CPU ≤ 6 x that of a plain message +\d+\.\d\d  (met|MISSED)",
-    r"CPU of context.send ≤ 1.1 x worker.send and completion +\d+\.\d\d  (met|MISSED)",
-    r"A short run: .*",
-]
 FIGURES = Figures(sent=20_000, handled=20_000, send_cpu=25, handle_cpu=15, p50=0.5, p99=1.5, messages=20_000)
 
 
@@ -54,22 +41,7 @@ def results() -> Results:
     kinds: dict[str, KindFigures] = dict.fromkeys(KINDS, KindFigures(handled=1_000, cpu=100, server_cpu=20))
     kinds["sessions"] = KindFigures(handled=100, cpu=600, server_cpu=200)
     kinds["context.send"] = KindFigures(handled=1_000, cpu=110, server_cpu=21.9)
-    return Results(figures, {}, processes, {"count": 1_000_000, "warm": 60.0, "change": -5.0}, kinds)
-
-
-@pytest.mark.long("it runs a whole benchmark")
-@pytest.mark.slow
-def test_the_short_form_without_other_frameworks_reports_its_rows() -> None:
-    lines = benchmark(
-        "workers", "--short", "--peers", "sbredis", "--loop", "asyncio", "--messages", "100", "--trips", "5"
-    )
-    assert mismatches(lines, PATTERNS) == ([], 0)
-
-
-@pytest.mark.long("it starts a process to see one line")
-def test_invalid_arguments_are_refused() -> None:
-    assert "must be 1 at least" in refused("workers", "--messages", "-1")
-    assert "no peer of this name: rabbit" in refused("workers", "--peers", "rabbit")
+    return Results(figures, {}, processes, {"count": 1_000_000, "warm": 60.0, "change": -5.0}, kinds, "Valkey 1.2.3")
 
 
 def test_a_slow_framework_gets_fewer_messages() -> None:
@@ -111,3 +83,16 @@ def test_the_picture_shows_a_bar_for_each_framework_the_fastest_first() -> None:
     assert len(bars) == len(CONTESTANTS)
     assert widths == sorted(widths, reverse=True)
     assert [each.attrib["class"] for each in bars[:2]] == ["bar ours", "bar ours"]
+
+
+def test_the_page_of_the_guide_is_made_from_the_figures_of_a_run(tmp_path: Path) -> None:
+    made = results()
+    again = Results.read(json.loads(json.dumps(made.plain())))
+    assert again == made
+    (tmp_path / "workers").mkdir()
+    text, drawn = write_page(again, tmp_path)
+    assert (text.read_text(), drawn.read_text()) == (page(made), picture(made) + "\n")
+    rows = [line for line in page(made).splitlines() if line.startswith("| ") and line[2] != "|"]
+    assert len(rows) == len(CONTESTANTS) + len(KINDS) + 1
+    assert "| sbredis | 20,000/s | 20,000/s | 40 µs | 0.50 ms | 1.50 ms |" in rows
+    assert "Valkey 1.2.3." in page(made)

@@ -36,12 +36,13 @@ asyncio.run(worker.run())
 
 
 async def settled(client: ServiceBusClient) -> list[str]:
-    """Wait until all food is eaten or dead, and return what is dead."""
+    """Wait until all food is eaten or dead, and return what is dead, and why."""
     living, dead = client.get_queue_receiver("kitchen"), client.get_queue_receiver("kitchen", sub_queue="deadletter")
     async with living, dead:
         while await living.peek_messages(1, sequence_number=1):  # noqa: ASYNC110 -- another process handles them
             await asyncio.sleep(0.1)
-        return [str(message) for message in await dead.peek_messages(10, sequence_number=1)]
+        found = await dead.peek_messages(10, sequence_number=1)
+        return [f"{message}: {message.dead_letter_error_description}" for message in found]
 
 
 async def main(url: str = "memory://example") -> None:
@@ -62,7 +63,7 @@ async def main(url: str = "memory://example") -> None:
                 with suppress(ProcessLookupError):
                     worker.terminate()
                 await dying
-            print(f"{deaths} deaths", f"dead letters: {', '.join(await ending)}", sep="\n")
+            print(f"{deaths} deaths", "dead letters:", *await ending, sep="\n")
 
 
 if __name__ == "__main__":

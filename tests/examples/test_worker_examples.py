@@ -42,7 +42,8 @@ WORKER_EXAMPLES = {
     """,
     "worker_poison.py": r"""
         3 deaths
-        dead letters: poison
+        dead letters:
+        poison: The message was delivered .*, and its holder ended, or lost the lock, the last 3 times\.
     """,
     "worker_processes.py": r"""
         -1: HandlerProcessDied: The process of the handler ended with the signal SIGKILL\.
@@ -101,6 +102,10 @@ WORKER_EXAMPLES = {
         sweep: attempt 1
         sweep: done
         closed
+    """,
+    "worker_short_sessions.py": r"""
+        200 customers
+        in order: True
     """,
     "worker_transactions.py": r"""
         True: some handlers failed halfway

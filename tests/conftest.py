@@ -29,7 +29,7 @@ from tests.plugins.forms import in_form, may_be_any
 logging.getLogger("asyncio").setLevel(logging.ERROR)
 """In its debug mode asyncio warns about each step that takes 0.1 s. On a busy machine any step may take that long."""
 
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("patient", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 """Hypothesis measures how long an example takes, and this depends on the machine."""
 

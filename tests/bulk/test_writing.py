@@ -27,6 +27,7 @@ from sbredis.exceptions import (
     ServiceBusQuotaExceededError,
 )
 from sbredis.model import CorrelationRuleFilter, ServiceBusMessage, ServiceBusReceivedMessage
+from tests.plugins.parts import first
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -433,11 +434,14 @@ async def fill(client: ServiceBusClient, name: str, value: str, count: int = 10_
                     tx.advance(sender, f"{name}:{number}", value, expected=None)
 
 
+MARKS = [("b", 170, True), ("s", 2400, False), ("b", 160, False), ("a", 2, True), ("a", 0, False)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["server"], indirect=True)  # ten thousand marks take longest in memory
 @pytest.mark.parametrize(
     ("kind", "hours", "room"),
-    [("b", 170, True), ("b", 160, False), ("a", 2, True), ("a", 0, False), ("s", 2400, False)],
+    first(2, [pytest.param(*each) for each in MARKS], "each sets ten thousand marks"),
 )
 async def test_old_marks_of_writers_that_have_ended_make_room(
     client: ServiceBusClient, kind: str, hours: int, *, room: bool

@@ -93,6 +93,7 @@ def test_the_wheel_works_with_one_extra_alone(
     try_out(extra, with_extra(empty, extra), tmp_path, server.url)
 
 
+@pytest.mark.long("it makes an environment, for the test above")
 @pytest.mark.slow
 def test_a_package_of_another_extra_is_not_there(empty: Path, tmp_path: Path) -> None:
     """The environments of these tests have only what the wheel asks for."""

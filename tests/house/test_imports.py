@@ -40,6 +40,7 @@ EVERYWHERE = {
     "_prometheus_text",
     "_nearest",
     "_public",
+    "_quick_enum",
     "_quoting",
     "_visible",
     "_root_error",
@@ -138,7 +139,7 @@ PURE = {
         "maintenance": ("_agenda", "_bucket_logs", "_idling", "_library_judgement"),
         "moving": ("_moves", "_redrive_limits"),
         "registry": ("_merging",),
-        "receiving": ("_credit", "_credit_places", "_fetching", "_rotation"),
+        "receiving": ("_asking", "_credit", "_credit_places", "_fetching", "_rotation"),
         "cli": ("_server_choice", "_top_screen"),
         "operating": (
             "_declared",

@@ -20,6 +20,8 @@ from sbredis.engine import whole_library
 from tests.house.building import SDIST, WHEEL, build, run
 from tools.repository import ROOT
 
+pytestmark = pytest.mark.long("it builds the packages, as make dist does")
+
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -56,7 +58,6 @@ def test_a_build_makes_an_sdist_and_a_wheel(dist: Path) -> None:
     assert {path.name for path in dist.iterdir()} == {SDIST, WHEEL}
 
 
-@pytest.mark.long("it builds the packages again")
 def test_a_second_build_gives_the_same_bytes(dist: Path, tmp_path: Path) -> None:
     """So everybody can verify a release by building it again (docs/supply-chain.md)."""
     again = build(tmp_path)

@@ -102,6 +102,7 @@ def names(folder: Path, part: str, *options: str) -> list[str]:
     return sorted(re.findall(r"^test_it\.py::(.+)$", collected(folder, TESTS, part, *options).stdout, re.MULTILINE))
 
 
+@pytest.mark.long("it starts pytest four times")
 @pytest.mark.slow
 def test_each_test_is_in_exactly_one_part(tmp_path: Path) -> None:
     everything, test, rest = (names(tmp_path, part) for part in ("all", "test", "rest"))

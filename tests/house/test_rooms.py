@@ -42,6 +42,7 @@ BELOW_ALL_FLOORS = (
     "sbredis._loop_thread",
     "sbredis._prometheus_text",
     "sbredis._nearest",
+    "sbredis._quick_enum",
     "sbredis._quoting",
     "sbredis._server_url",
     "sbredis._unreadable",

@@ -14,10 +14,9 @@ FOR_EVER = 3600
 # The files that may sleep for a number of seconds: how often, and why the test passes on a slow machine too.
 ALLOWED = {
     "tests/waiting.py": (3, "asks again whether a condition holds"),
-    "tests/aio/test_hearing.py": (4, "in a loop whose time jumps"),
+    "tests/aio/test_hearing.py": (10, "in a loop whose time jumps"),
     "tests/aio/test_gathering.py": (1, "the pace of a sender; nothing depends on it"),
     "tests/aio/test_sessions.py": (1, "the pace of senders; nothing depends on it"),
-    "tests/aio/test_maintenance.py": (1, "counts the calls that are made meanwhile, and reckons with the real time"),
     "tests/workers/test_locks.py": (1, "a handler that asks again whether its lock is lost"),
     "tests/workers/test_sturdiness.py": (1, "a handler that blocks and looks again; nothing depends on how long"),
     "tests/workers/test_threads.py": (1, "a function that looks again whether its time is over"),

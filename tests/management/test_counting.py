@@ -22,8 +22,6 @@ from sbredis.engine import (
     perform,
     slot_salt,
 )
-from sbredis.engine._bands import band, member, score
-from sbredis.engine._lifecycle import Side, State
 from sbredis.entities import Counter
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
@@ -47,6 +45,7 @@ from sbredis.management import (
 from sbredis.servers import LocalCluster
 from sbredis.transport import Script, Transport, key_slot
 from tests.engine.taking import first_token, receiving, run_of
+from tests.engine.terms import Side, State, band, member, score
 from tests.management.conftest import held, in_namespace
 from tests.registry.keys import bucket_of
 from tests.stored_settings import settings_of, with_settings

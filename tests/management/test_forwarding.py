@@ -192,26 +192,6 @@ async def test_a_circle_may_also_lead_through_topics(admin: Admin) -> None:
     await refused(admin, done, ValueError, text)
 
 
-async def test_a_circle_may_have_one_hop_of_dead_letters(admin: Admin) -> None:
-    await admin.create_queue("again")
-    await admin.create_queue("main", forward_dead_lettered_messages_to="again")
-    text = "circle: again > main =dead letters=> again"
-    await refused(admin, admin.update_queue({"name": "again"}, forward_to="main"), ValueError, text)
-    await admin.update_queue({"name": "main"}, forward_dead_lettered_messages_to=None)
-    await admin.update_queue({"name": "again"}, forward_to="main")
-    text = "circle: main =dead letters=> again > main"
-    done = admin.update_queue({"name": "main"}, forward_dead_lettered_messages_to="again")
-    await refused(admin, done, ValueError, text)
-
-
-async def test_two_queues_may_exchange_dead_letters(admin: Admin) -> None:
-    """A message stops in each of the queues, so this makes delayed repetitions and no circle."""
-    await admin.create_queue("later", dead_lettering_on_message_expiration=True)
-    await admin.create_queue("main", forward_dead_lettered_messages_to="later")
-    await admin.update_queue({"name": "later"}, forward_dead_lettered_messages_to="main")
-    assert (await admin.get_queue("later")).forward_dead_lettered_messages_to == "main"
-
-
 @both_properties
 async def test_a_chain_has_at_most_four_hops(admin: Admin, name: str) -> None:
     await chained(admin, ["b", "c", "d", "e"])
@@ -224,25 +204,6 @@ async def test_a_chain_has_at_most_four_hops(admin: Admin, name: str) -> None:
     await admin.create_topic("news")
     path = "news/subscriptions/s"
     await refused(admin, admin.create_subscription("news", "s", **{name: "z"}), ValueError, text.format(path, path))  # type: ignore[arg-type]
-
-
-async def test_a_topic_is_no_hop_and_its_longest_chain_counts(admin: Admin) -> None:
-    await admin.create_queue("end")
-    await admin.create_topic("news")
-    await admin.create_subscription("news", "short")
-    await chained(admin, ["c", "d", "end2"])
-    await admin.create_subscription("news", "long", forward_to="c")
-    await admin.create_queue("near", forward_to="news")
-    text = "more than 4 hops, .* far > near > news > news/subscriptions/long > c > d > end2"
-    await refused(admin, admin.create_queue("far", forward_to="near"), ValueError, text)
-
-
-async def test_the_collector_of_dead_letters_does_not_lengthen_a_chain(admin: Admin) -> None:
-    """Dead letters are forwarded if they have made fewer than four hops; which of them will is not known in advance."""
-    await admin.create_queue("dead")
-    await chained(admin, ["a", "b", "c", "d", "e"], forward_dead_lettered_messages_to="dead")
-    await admin.update_queue({"name": "a"}, forward_dead_lettered_messages_to="dead")
-    assert (await admin.get_queue("e")).forward_dead_lettered_messages_to == "dead"
 
 
 @in_memory

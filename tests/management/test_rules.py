@@ -236,16 +236,6 @@ async def test_an_update_leaves_other_properties_unchanged(admin: Admin) -> None
     assert await now() == (TrueRuleFilter(), None)
 
 
-@pytest.mark.slow
-async def test_rules_with_the_same_name_in_two_subscriptions_are_independent(admin: Admin) -> None:
-    await admin.create_subscription("news", "other", rules=[RuleProperties("r")])
-    await admin.create_rule("news", "all", "r")
-    await admin.update_rule("news", "all", {"name": "r"}, filter=FalseRuleFilter())
-    assert (await admin.get_rule("news", "other", "r")).filter == TrueRuleFilter()
-    await admin.delete_rule("news", "all", "r")
-    assert await admin.rule_exists("news", "other", "r")
-
-
 # -- listing -----------------------------------------------------------------------------------------------------------
 
 

@@ -28,7 +28,7 @@ from tests.rules.reference import Failure, judged, like, pattern_of
 
 pytestmark = pytest.mark.slow
 
-THOROUGH = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+THOROUGH = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def outcomes(

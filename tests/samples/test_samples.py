@@ -67,6 +67,7 @@ async def test_an_asynchronous_scenario_has_the_expected_result(sample: Sample, 
         assert await scenario(url, QUEUE) == sample.outcome
 
 
+@pytest.mark.long("the synchronous client is made from the asynchronous one, and its fundamentals are in make test")
 @every_sample
 @pytest.mark.parametrize("target", ["server"], indirect=True)
 def test_a_synchronous_scenario_has_the_expected_result(sample: Sample, url: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from sbredis.exceptions import ServerUnsuitableError, ServiceBusConnectionError
 from sbredis.servers import EmbeddedLease, ServerBinary, acquire
-from sbredis.servers._ask import Reply, ask
+from tests.servers.data import Reply, ask
 from tests.servers.processes import LINUX, is_running, parent_of, processes_in, script, servers_in
 from tests.waiting import wait_until
 

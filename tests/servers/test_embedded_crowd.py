@@ -11,7 +11,7 @@ from typing import Self
 import pytest
 
 from sbredis.servers import acquire
-from sbredis.servers._ask import ask
+from tests.servers.data import ask
 from tests.servers.processes import LINUX, Script, processes_in, servers_in
 from tests.waiting import wait_until
 

@@ -13,8 +13,8 @@ from sbredis.aio import ServiceBusClient, ServiceBusSender
 from sbredis.exceptions import ServerUnsuitableError, ServiceBusConnectionError, ServiceBusError
 from sbredis.model import ServiceBusMessage
 from sbredis.servers import ServerBinary, acquire, find_server
-from sbredis.servers._ask import ask
 from sbredis.servers._repairing import take_zeros_away
+from tests.servers.data import ask
 from tests.servers.processes import LINUX, processes_in
 from tests.waiting import eventually, given_time, wait_until
 

@@ -11,7 +11,7 @@ import pytest
 
 from sbredis.exceptions import ServerUnsuitableError
 from sbredis.servers import LocalServer, acquire, find_kept, free_port, start_kept, stop_kept
-from sbredis.servers._ask import ask
+from tests.servers.data import ask
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow

@@ -10,9 +10,8 @@ import pytest
 
 from sbredis.exceptions import ServerUnsuitableError, ServiceBusServerBusyError
 from sbredis.servers import LocalServer, ServerBinary, acquire, back_up, find_server, restoring
-from sbredis.servers._ask import ask
 from tests.plugins.parts import first
-from tests.servers.data import content, gone, keys_of, last_increment, modes, write_data
+from tests.servers.data import ask, content, gone, keys_of, last_increment, modes, write_data
 from tests.servers.processes import processes_in, script
 from tests.waiting import wait_until
 

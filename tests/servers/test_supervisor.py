@@ -77,7 +77,7 @@ def test_the_servers_of_a_killed_supervisor_end() -> None:
 def test_an_owner_that_exits_leaves_nothing_behind() -> None:
     with script(OWNER) as process:
         owner = Owner(process)
-        process.process.wait(30)
+        process.process.wait(200)
         assert owner.left_nothing()
 
 
@@ -85,7 +85,7 @@ def test_an_owner_that_exits_with_an_error_leaves_nothing_behind() -> None:
     with script(OWNER + "with LocalServer() as three:\n    say(third=three.pid)\n    sys.exit(3)") as process:
         owner = Owner(process)
         third = process.hear()["third"]
-        assert process.process.wait(30) == 3
+        assert process.process.wait(200) == 3
         assert owner.left_nothing()
         assert not is_running(third)
 
@@ -98,7 +98,7 @@ def test_ctrl_c_reaches_only_the_owner() -> None:
         process.hear()
         os.killpg(process.pid, signal.SIGINT)
         assert process.hear() == {"pong": "PONG"}
-        process.process.wait(30)
+        process.process.wait(200)
         assert owner.left_nothing()
 
 

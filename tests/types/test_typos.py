@@ -41,6 +41,7 @@ def marked(text: str) -> set[int]:
     return {number for number, line in enumerate(text.splitlines(), 1) if MARK.search(line)}
 
 
+@pytest.mark.long("make check runs mypy over the typos too, and names those that it does not find")
 def test_every_typo_is_an_error_at_its_line(tmp_path: Path) -> None:
     text = (HERE / "typos.py").read_text("utf-8")
     lines, said = mypy(tmp_path, MARK.sub("", text))

@@ -40,6 +40,7 @@ __all__ = [
     "Calls",
     "HandClock",
     "Queue",
+    "Waiting",
     "at_rest",
     "bodies",
     "bodies_in",
@@ -62,6 +63,8 @@ machine any answer may take seconds.
 """
 GATHERING: Final = replace(PATIENT, gathering=60.0, gathering_all=60.0)
 """The same for a test in which one call gathers messages that come one after the other."""
+Waiting = asyncio.Task[list[ServiceBusReceivedMessage]]
+"""A receive call that waits."""
 both = pytest.mark.both_shapes
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 on_servers = pytest.mark.parametrize("target", ["server", "cluster"], indirect=True)
@@ -216,10 +219,14 @@ class Queue:
     async def locked(self) -> int:
         return (await self.counts()).locked
 
+    async def open_grants(self) -> set[tuple[str, Any]]:
+        """Return the open grants in all partitions."""
+        contents = await self.contents()
+        return {(key, each) for key, (_, held) in contents.items() if key.endswith(":grants") for each in held}
+
     async def waiters(self) -> int:
         """Return the number of open grants in all partitions."""
-        contents = await self.contents()
-        return sum(len(held) for key, (_, held) in contents.items() if key.endswith(":grants"))
+        return len(await self.open_grants())
 
     async def wait_for_waiters(self, receivers: int = 1) -> None:
         """Wait until this number of receivers waits in each partition."""
@@ -230,15 +237,23 @@ class Queue:
 
         await eventually(all_wait)
 
-    async def register_waiter(self, receiver: ServiceBusReceiver) -> None:
-        """Let a receiver wait in every partition. Then cancel the waiting call, and wait until the receiver rests."""
-        before = await self.waiters()
-        task = asyncio.create_task(receiver.receive_messages(1, 60))
+    async def waits(self, receiver: ServiceBusReceiver, wanted: int = 1, seconds: float = 60) -> Waiting:
+        """Start a receive call, and wait until there is a new grant in every partition.
+
+        Grants of other receivers may end meanwhile.
+        """
+        before = await self.open_grants()
+        task = asyncio.create_task(receiver.receive_messages(wanted, seconds))
 
         async def receiver_waits() -> bool:
-            return await self.waiters() == before + len(self.partitions)
+            return len(await self.open_grants() - before) == len(self.partitions)
 
         await eventually(receiver_waits)
+        return task
+
+    async def register_waiter(self, receiver: ServiceBusReceiver) -> None:
+        """Let a receiver wait in every partition. Then cancel the waiting call, and wait until the receiver rests."""
+        task = await self.waits(receiver)
         task.cancel()
         await asyncio.wait((task,))
         await at_rest(receiver)

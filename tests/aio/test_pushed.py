@@ -10,27 +10,13 @@ import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver
 from sbredis.exceptions import ServiceBusError
-from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of
+from sbredis.model import ServiceBusMessage, hold_of
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
-from tests.aio.queues import Calls, Queue, at_rest, bodies, in_memory, on_servers, queue_at
+from tests.aio.queues import Calls, at_rest, bodies, in_memory, on_servers, queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
-
-Waiting = asyncio.Task[list[ServiceBusReceivedMessage]]
-
-
-async def waits(queue: Queue, receiver: ServiceBusReceiver, wanted: int = 1) -> Waiting:
-    """Start a receive call, and wait until the receiver has credit in every partition."""
-    before = await queue.waiters()
-    task = asyncio.create_task(receiver.receive_messages(wanted, 60))
-
-    async def has_credit() -> bool:
-        return await queue.waiters() == before + len(queue.partitions)
-
-    await eventually(has_credit)
-    return task
 
 
 def outstanding(receiver: ServiceBusReceiver) -> list[int]:
@@ -43,7 +29,7 @@ async def test_a_message_for_a_waiting_receiver_needs_no_call(url: str) -> None:
     """It is locked for the whole duration, and its lock never ends later in the client than in the partition."""
     async with queue_at(url, lock_duration=60_000) as queue:
         receiver = queue.receiver()
-        task = await waits(queue, receiver)
+        task = await queue.waits(receiver)
         with Calls(queue.transport) as calls:
             clock = queue.client._connection.clock
             before = clock.now()
@@ -62,7 +48,7 @@ async def test_each_partition_pushes_to_a_receiver_that_wants_enough(url: str) -
     """A receiver that wants at least one message from each partition has credit in all of them."""
     async with queue_at(url, partitioned=True) as queue:
         receiver = queue.receiver()
-        task = await waits(queue, receiver, 2 * len(queue.partitions))
+        task = await queue.waits(receiver, 2 * len(queue.partitions))
         with Calls(queue.transport) as calls:
             for place in range(len(queue.partitions)):
                 await queue.send("a", at=place)
@@ -111,7 +97,7 @@ async def test_a_receiver_that_waits_after_it_has_asked_hears_of_messages_in_eac
     async with queue_at(url, partitioned=True) as queue:
         for place in range(len(queue.partitions)):
             receiver = queue.receiver()
-            first = await waits(queue, receiver)
+            first = await queue.waits(receiver)
             first.cancel()
             await asyncio.wait((first,))
             assert await receiver.receive_messages(1, 0) == []
@@ -128,7 +114,7 @@ async def test_a_message_that_is_pushed_when_its_caller_was_cancelled_goes_to_th
     async with queue_at(url) as queue:
         receiver = queue.receiver()
         for follows in (True, False):
-            task = await waits(queue, receiver)
+            task = await queue.waits(receiver)
             task.cancel()
             await queue.send("a")  # the receiver still has credit
             assert isinstance(*await asyncio.gather(task, return_exceptions=True), asyncio.CancelledError)
@@ -147,12 +133,12 @@ async def test_a_receiver_without_callers_withdraws_its_credit(url: str) -> None
     """A message then goes to another receiver at once, and none stays locked for nobody."""
     async with queue_at(url) as queue:
         quitter = queue.receiver()
-        task = await waits(queue, quitter)
+        task = await queue.waits(quitter)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await at_rest(quitter)
         assert await queue.waiters() == 0
-        task = await waits(queue, queue.receiver())
+        task = await queue.waits(queue.receiver())
         await queue.send("a")
         assert bodies(await task) == ["a"]
         assert await queue.counts_are(0, 1)
@@ -205,7 +191,7 @@ async def test_a_receiver_has_credit_again_after_the_loss_of_its_subscription(
     async with queue_at(url) as queue:
         receiver = queue.receiver()
         for number in range(3):
-            task = await waits(queue, receiver)
+            task = await queue.waits(receiver)
             for node in nodes:
                 node.ask("CLIENT", "KILL", "TYPE", "pubsub")
             await queue.send(str(number))
@@ -216,7 +202,7 @@ async def test_a_receiver_has_credit_at_the_server_that_takes_over(replicated_cl
     """The message is pushed by the new master, or is there when the receiver asks it."""
     async with queue_at(replicated_cluster.url) as queue:
         receiver = queue.receiver()
-        task = await waits(queue, receiver)
+        task = await queue.waits(receiver)
         slot = key_slot(queue.partitions[0].keys[0])
         await asyncio.to_thread(replicated_cluster.master_of(slot).kill)
 
@@ -239,14 +225,14 @@ async def test_receivers_that_wait_no_more_keep_no_due_time(url: str, closes: bo
     """Two receivers keep the due time of the queue, and then want nothing more. A third one waits on."""
     async with queue_at(url) as queue:
         first, second, third = (queue.receiver() for _ in range(3))
-        tasks = [await waits(queue, first), await waits(queue, second)]
+        tasks = [await queue.waits(first), await queue.waits(second)]
         await queue.send("a", "b")
         for receiver, task in zip((first, second), tasks, strict=True):
             await receiver.complete_messages(await task)
         if closes:
             await first.close()
             await second.close()
-        task = await waits(queue, third)
+        task = await queue.waits(third)
         async with queue.client.get_queue_sender("q") as sender:
             due = datetime.now(UTC) + timedelta(seconds=1)
             await sender.send_messages(ServiceBusMessage("c", scheduled_enqueue_time_utc=due))

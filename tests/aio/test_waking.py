@@ -9,8 +9,6 @@ from datetime import timedelta
 
 import pytest
 
-from sbredis.aio import ServiceBusReceiver
-from sbredis.model import ServiceBusReceivedMessage
 from sbredis.servers import ClusterNode, LocalCluster, LocalServer
 from sbredis.transport import key_slot
 from tests.access.users import nodes_of
@@ -18,21 +16,6 @@ from tests.aio.queues import Calls, HandClock, Queue, bodies, both, on_servers, 
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a receiver listens to several nodes")]
-
-Waiting = asyncio.Task[list[ServiceBusReceivedMessage]]
-
-
-async def waits(queue: Queue, receiver: ServiceBusReceiver, wanted: int = 1, seconds: float = 20) -> Waiting:
-    """Start a receive call and wait until it is registered in every partition."""
-    before = await queue.waiters()
-    task = asyncio.create_task(receiver.receive_messages(wanted, seconds))
-    await eventually(lambda: registered(queue, before + len(queue.partitions)))
-    return task
-
-
-async def registered(queue: Queue, count: int) -> bool:
-    return await queue.waiters() == count
-
 
 # -- the causes --------------------------------------------------------------------------------------------------------
 
@@ -53,7 +36,7 @@ async def test_a_message_released_by_another_receiver_wakes_a_waiting_one(
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send("a", at=-1)
         locks = await queue.take(at=-1)
-        task = await waits(queue, queue.receiver())
+        task = await queue.waits(queue.receiver())
         await queue.abandon(locks, at=-1, counted=release is _released)
         (message,) = await task
         assert message.delivery_count == (2 if release is _released else 1)
@@ -84,7 +67,7 @@ async def test_moving_the_test_clock_delivers_a_due_message(url: str, partitione
     clock = HandClock()
     async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
         await queue.send("a", at=-1, due=clock.told() + 3_600_000)
-        task = await waits(queue, queue.receiver())
+        task = await queue.waits(queue.receiver())
         clock.move(3599)
         clock.move(1)
         assert bodies(await task) == ["a"]
@@ -96,7 +79,7 @@ async def test_a_receiver_of_the_dead_letter_queue_is_woken(url: str, partitione
         await queue.send("a", at=-1)
         receiver = queue.receiver()
         (message,) = await receiver.receive_messages(1, 60)
-        task = await waits(queue, queue.receiver(sub_queue="deadletter"))
+        task = await queue.waits(queue.receiver(sub_queue="deadletter"))
         await receiver.dead_letter_message(message)
         assert bodies(await task) == ["a"]
 
@@ -110,7 +93,7 @@ async def test_only_one_waiting_receiver_is_woken_for_each_message(url: str, par
     """Ten receivers wait. A message causes at most one call of one receiver, and no call of the others."""
     async with queue_at(url, partitioned=partitioned) as queue:
         receivers = [queue.receiver() for _ in range(10)]
-        tasks = [await waits(queue, receiver) for receiver in receivers]
+        tasks = [await queue.waits(receiver) for receiver in receivers]
         for place in range(3):
             with Calls(queue.transport) as calls:
                 await queue.send("x", at=-1)
@@ -128,7 +111,7 @@ async def test_only_one_waiting_receiver_is_woken_for_each_message(url: str, par
 async def test_a_receiver_is_woken_by_a_restarted_server(binary: str | None, partitioned: bool) -> None:
     with LocalServer(binary=binary, config={"appendonly": "yes", "appendfsync": "always"}) as server:
         async with queue_at(server.url, partitioned=partitioned) as queue:
-            task = await waits(queue, queue.receiver())
+            task = await queue.waits(queue.receiver())
             server.kill()
             server.restart()
             await queue.counts()  # the client connects again
@@ -146,7 +129,7 @@ async def test_a_receiver_follows_a_slot_that_moves(url: str, cluster: LocalClus
         (cluster.migrate_slot_atomic if way == "atomic" else cluster.migrate_slot_classic)(slot, to)
 
     async with queue_at(url) as queue:
-        task = await waits(queue, queue.receiver())
+        task = await queue.waits(queue.receiver())
         slot = key_slot(queue.partitions[0].keys[0])
         source = cluster.master_of(slot)
         target = next(node for node in cluster.masters if node.port != source.port)
@@ -177,7 +160,7 @@ async def test_waiting_costs_less_than_one_command_per_second_on_each_server(
     running: LocalServer | LocalCluster = request.getfixturevalue(target)
     async with queue_at(url, partitioned=True, partitions=16) as queue:
         async with queue.receiver() as receiver:
-            task = await waits(queue, receiver, seconds=60)
+            task = await queue.waits(receiver, seconds=60)
             before = [commands(node) for node in nodes_of(running)]
             begun = asyncio.get_running_loop().time()
             await asyncio.wait((task,), timeout=1.5)

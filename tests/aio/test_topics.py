@@ -28,7 +28,7 @@ from sbredis.management import (
 )
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from sbredis.servers import LocalServer
-from tests.aio.queues import Calls, HandClock, bodies, both, in_memory, receive_exactly
+from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, receive_exactly
 from tests.aio.scissors import Scissors
 from tests.aio.topics import Subject, soon, topic_at
 from tests.waiting import eventually
@@ -442,8 +442,11 @@ async def test_a_change_of_rules_does_not_wake_other_receivers(url: str, partiti
             asyncio.create_task(subject.receiver("one").receive_messages(1, 60)),
             asyncio.create_task(subject.client.get_queue_receiver("q").receive_messages(1, 60)),
         ]
+        connection = subject.client._connection
         await (await subject.queue_of("one")).wait_for_waiters()
-        with Calls(subject.client._connection.transport) as calls:
+        queue = Queue(subject.client, await connection.entity("q", loop_time() + 60), url, None)
+        await queue.wait_for_waiters()
+        with Calls(connection.transport) as calls:
             await subject.admin.create_rule("t", "one", "more", filter=SqlRuleFilter("x = 1"))
             await sender.send_messages(ServiceBusMessage("2"))
             assert bodies(await tasks[0]) == ["2"]

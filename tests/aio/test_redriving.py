@@ -215,7 +215,7 @@ async def test_arguments_are_checked_before_anything_is_sent(url: str) -> None:
 async def test_two_redrives_of_one_queue_at_once_are_refused(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await kill(queue, *"abcdefgh")
-        first = asyncio.ensure_future(queue.receiver(sub_queue="deadletter").redrive_messages(rate=1))
+        first = asyncio.ensure_future(queue.receiver(sub_queue="deadletter").redrive_messages(rate=0.001))
 
         async def begun() -> bool:
             return (await queue.counts()).active > 0
@@ -518,7 +518,7 @@ async def test_a_redrive_that_loses_its_claim_ends(url: str) -> None:
     """It says that messages were moved, and the other redrive goes on."""
     async with queue_at(url, timings=replace(PATIENT, renewing_redrive=0.05)) as queue:
         await kill(queue, *"abcd")
-        first = asyncio.ensure_future(queue.receiver(sub_queue="deadletter").redrive_messages(rate=1))
+        first = asyncio.ensure_future(queue.receiver(sub_queue="deadletter").redrive_messages(rate=0.001))
 
         async def begun() -> bool:
             return (await queue.counts()).active > 0

@@ -154,18 +154,21 @@ async def test_every_message_comes_once(url: str, receivers: int, options: dict[
     async with wide_queue(url, lock_duration=300_000) as queue:
         expected = {str(number) for number in range(4 * PARTITIONS)}
         got: Counter[str] = Counter()
+        completed: list[None] = []
 
         async def receive(receiver: ServiceBusReceiver) -> None:
             async with receiver:
                 async for message in receiver:
                     got[str(message)] += 1
                     await receiver.complete_message(message)
-                    if len(got) == len(expected):
-                        return
+                    completed.append(None)
 
-        tasks = [asyncio.create_task(receive(queue.receiver(max_wait_time=2, **options))) for _ in range(receivers)]
+        tasks = [asyncio.create_task(receive(queue.receiver(**options))) for _ in range(receivers)]
         await queue.send(*sorted(expected))
-        await asyncio.gather(*tasks)
+        await eventually(lambda: len(completed) >= len(expected))
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
         assert got == dict.fromkeys(expected, 1)
         assert await queue.counts_are(0, 0)
 

@@ -250,7 +250,7 @@ async def test_idle_entities_cause_almost_no_calls(url: str, server: LocalServer
         (line,) = (line for line in text.splitlines() if line.startswith("cmdstat_fcall:"))
         return int(line.partition("calls=")[2].partition(",")[0])
 
-    async with queue_at(url, partitions=16, partitioned=True, timings=replace(PATIENT, claiming=1.2)) as queue:
+    async with queue_at(url, partitions=16, partitioned=True, timings=replace(PATIENT, claiming=6.0)) as queue:
         namespace = queue.client._connection.namespace
         await queue.send("m")
         for number in range(40):

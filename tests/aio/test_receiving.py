@@ -338,7 +338,7 @@ async def test_if_the_server_is_lost_a_receive_raises_an_error(binary: str | Non
     with LocalServer(binary=binary, config={"appendonly": "yes", "appendfsync": "always"}) as server:
         async with queue_at(server.url, partitioned=partitioned) as queue:
             receiver = queue.receiver()
-            task = asyncio.create_task(receiver.receive_messages(1, 1.4))
+            task = asyncio.create_task(receiver.receive_messages(1, 4))
             await queue.wait_for_waiters()
             server.kill()
             with pytest.raises((ServiceBusConnectionError, OperationTimeoutError)) as raised:

@@ -279,6 +279,7 @@ def test_following_outlasts_an_outage(sbredis: Command) -> None:
             assert child.process.stderr is not None
             sbredis("send", "orders", "before", *at)
             assert child.process.stdout.readline() == "before\n"
+            wait_until(lambda: not sbredis("peek", "orders", *at).out)
             server.kill()
             assert "It is tried again; Ctrl-C ends this." in child.process.stderr.readline()
             server.restart()

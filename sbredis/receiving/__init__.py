@@ -19,8 +19,7 @@ from sbredis.receiving._fetching import InboxOptions
 from sbredis.receiving._held_session import HeldSession, is_failed_delivery, lane_for, state_bytes
 from sbredis.receiving._inbox import Inbox
 from sbredis.receiving._message_inbox import MessageInbox, SessionInbox
-from sbredis.receiving._peeking import Peeking, Peekings
-from sbredis.receiving._purging import purge
+from sbredis.receiving._peeking import Peeking, Peekings, purge
 from sbredis.receiving._renewing import LockRenewFailureCallback, RenewalReport, Renewals, RenewedLock
 from sbredis.receiving._settling import (
     MessageSettler,

@@ -23,12 +23,10 @@ from sbredis.client import may_recover
 from sbredis.engine import MAXIMUM_CREDIT, lease_place
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import MessageLease, ServiceBusReceiveMode
-from sbredis.receiving._application_credit import ApplicationCredit
-from sbredis.receiving._buffer import Buffer
-from sbredis.receiving._callers import Callers, ReceiveCall, closed_error
+from sbredis.receiving._callers import ApplicationCredit, Callers, ReceiveCall, closed_error
 from sbredis.receiving._credit import CreditState
 from sbredis.receiving._credit_driver import CreditDriver
-from sbredis.receiving._fetching import InboxOptions, InboxState, Lingering, Stock, keep_for
+from sbredis.receiving._fetching import Buffer, InboxOptions, InboxState, Lingering, Stock, keep_for
 from sbredis.receiving._seats import Seats
 
 if TYPE_CHECKING:

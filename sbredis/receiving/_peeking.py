@@ -1,18 +1,18 @@
-"""Peek at the messages of an entity: one partition after the other, page by page."""
+"""Peek at the messages of an entity, or delete them: one partition after the other, page by page."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Peeked, Request, SidePrefix, number_of
+from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Partition, Peeked, Purged, Request, SidePrefix, number_of
 from sbredis.model import Hold, Reception, ServiceBusReceivedMessage, ServiceBusReceiveMode, delivered
 
 if TYPE_CHECKING:
     from sbredis.client import Entity
 
-__all__ = ["Peekings"]
+__all__ = ["Peeking", "Peekings", "purge"]
 
 _PAGE_BYTES = 4 * 1024 * 1024
 _LARGEST_NUMBER = (1 << 48) - 1
@@ -123,3 +123,33 @@ class Peekings:
         if len(self._by_session) > _MOST_SESSIONS:
             del self._by_session[next(iter(self._by_session))]
         return peeking
+
+
+async def purge(  # noqa: PLR0917 -- the messages to delete, and the limits
+    entity: Entity,
+    side: SidePrefix,
+    session: str | None,
+    until: int,
+    most: int | None,
+    deadline: float,
+    progress: Callable[[int], object],
+) -> int:
+    """Delete up to ``most`` messages that were enqueued before ``until``, in one session or in the whole entity.
+
+    Call ``progress`` with the number of messages deleted so far, after each call to the server. Return the number
+    of deleted messages.
+    """
+    deleted = 0
+    for number in entity.numbers if session is None else (entity.of_session(session).number,):
+        start: int | None = 0
+        while start is not None and deleted != most:
+            share = MAXIMUM_CALL_MESSAGES if most is None else min(MAXIMUM_CALL_MESSAGES, most - deleted)
+
+            def make(partition: Partition, call_id: CallId, share: int = share, start: int = start) -> Request[Purged]:
+                return partition.purge(call_id, until, side=side, share=share, start=start, session=session)
+
+            purged = await entity.partition_client(number).call("g", make, deadline)
+            deleted += purged.count
+            progress(deleted)
+            start = purged.onwards
+    return deleted

@@ -20,9 +20,8 @@ from sbredis._tasks import wait_until
 from sbredis.engine import MAXIMUM_CALL_MESSAGES
 from sbredis.exceptions import AutoLockRenewTimeout, MessagingEntityNotFoundError, ServiceBusError
 from sbredis.model import Hold, MessageLease
-from sbredis.receiving._extending import extended
 from sbredis.receiving._held_session import HeldSession
-from sbredis.receiving._renewing import RenewedLock
+from sbredis.receiving._renewing import RenewedLock, extended
 from sbredis.receiving._settling import lock_ended
 from sbredis.receiving._stand_in_process import HeldLock, StandInProcess
 

@@ -1,4 +1,4 @@
-"""Renew the locks of messages and sessions, in one loop for each renewer.
+"""Renew the locks of messages and sessions, in one loop for each renewer; extend leases by their keys.
 
 Locks that end at the same moment are in one :class:`_RenewalGroup`. The groups wait in a heap for their times. A single
 timer waits for the first group.
@@ -15,17 +15,25 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sbredis.client import RenewJob
+from sbredis.client import CallJob, RenewJob
+from sbredis.engine import CallId, Partition, Renewed, Request
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, Outcome, ServiceBusError
 from sbredis.model import Hold, ServiceBusReceivedMessage
 from sbredis.receiving._held_session import HeldSession
 from sbredis.telemetry import named, shortened
 
 if TYPE_CHECKING:
-    from sbredis.client import Clock, ConnectionReference, Entity, PartitionClient
+    from sbredis.client import Clock, Connection, ConnectionReference, Entity, PartitionClient
     from sbredis.telemetry import Telemetry
 
-__all__ = ["LockRenewFailureCallback", "RenewalReport", "Renewals", "RenewedLock", "renewal"]
+__all__ = [
+    "LockRenewFailureCallback",
+    "RenewalReport",
+    "Renewals",
+    "RenewedLock",
+    "extended",
+    "renewal",
+]
 
 _log = logging.getLogger("sbredis.client")
 LockRenewFailureCallback = Callable[[Any, Exception | None], Awaitable[None] | None]
@@ -50,6 +58,31 @@ def renewal(hold: Hold, deadline: float) -> asyncio.Future[None]:
     """Renew the lock on a message."""
     link: PartitionClient = hold.reception.link
     return link.renewing.submit(RenewJob(hold.lock(), deadline, hold))
+
+
+class ExtendedLeases(NamedTuple):
+    """What a partition has answered."""
+
+    until: float
+    """The new end of the leases by the clock of this process, with a margin."""
+    until_utc: float
+    ended: frozenset[str]
+    """The keys of the leases that had ended."""
+
+
+async def extended(
+    connection: Connection, name: str, number: int, keys: Sequence[str], deadline: float
+) -> ExtendedLeases:
+    """Extend leases of one partition of an entity by one call."""
+
+    def make(partition: Partition, call_id: CallId) -> Request[Renewed]:
+        return partition.renew(call_id, (), keys)
+
+    job = CallJob(make, deadline)
+    client = (await connection.entity(name, deadline)).partition_client(number)
+    renewed = await client.carry_out("k", job)
+    fresh = client.lease("", renewed.lock, job.since)
+    return ExtendedLeases(fresh.until, fresh.until_utc, frozenset(renewed.ended))
 
 
 def _entity(hold: Hold | HeldSession) -> Entity:

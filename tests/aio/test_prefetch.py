@@ -13,8 +13,7 @@ import pytest
 from sbredis.aio import ServiceBusReceiver
 from sbredis.client import Timings
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
-from sbredis.receiving._buffer import Buffer
-from sbredis.receiving._fetching import Stock
+from sbredis.receiving._fetching import Buffer, Stock
 from sbredis.servers import LocalServer
 from tests.aio.queues import GATHERING, Calls, HandClock, bodies, both, in_memory, queue_at, receive_exactly
 from tests.waiting import eventually

@@ -2,7 +2,7 @@
 
 A source is a partition (its driver), or the search for partitions that have something. It *rests* and may be asked, it
 was *asked* and has not answered, its answer is *late*, or there is a *pause* before it may be asked, for example after
-a failure:
+a failure. A receiver that has *left* a source never asks it again:
 
 ======= ========= =======================================
 state   event     next state
@@ -14,6 +14,7 @@ late    end       resting
 resting pause     paused
 paused  on time   resting, if the pause is over
 paused  end pause resting
+any     leave     left
 ======= ========= =======================================
 
 Anything else changes nothing: a source that is asked again keeps the time at which it was asked first.
@@ -44,6 +45,7 @@ class AskingState(QuickEnum):
     ASKED = auto()
     LATE = auto()
     PAUSED = auto()
+    LEFT = auto()
 
 
 class AskedSource(ABC):
@@ -106,7 +108,8 @@ class AskedSource(ABC):
 
     def end_asking(self) -> None:
         """Note the answer, or that nobody waits for it any more."""
-        self.state, self.changes_at = AskingState.RESTING, math.inf
+        if self.state is not AskingState.LEFT:
+            self.state, self.changes_at = AskingState.RESTING, math.inf
 
     def pause(self, until: float) -> None:
         """Let nobody ask a source that rests before this time."""
@@ -123,3 +126,7 @@ class AskedSource(ABC):
         if now >= self.changes_at:
             asked = self.state is AskingState.ASKED
             self.state, self.changes_at = AskingState.LATE if asked else AskingState.RESTING, math.inf
+
+    def leave(self) -> None:
+        """Never ask the source again."""
+        self.state, self.changes_at = AskingState.LEFT, math.inf

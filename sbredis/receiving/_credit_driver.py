@@ -116,7 +116,6 @@ class CreditDriver(AskedSource):
         """The pauses between calls, after a failure."""
         self.failure: BaseException | None = None
         """Why the last call has failed, if it has."""
-        self._left = False
         self.beside: CreditDriver | None = None
         """The driver of the receiver that asks for the next session with the call that leaves this one."""
         self.in_company = False
@@ -272,7 +271,7 @@ class CreditDriver(AskedSource):
 
         A receiver has one call under way, and this is one.
         """
-        if self._left or self.state is not AskingState.RESTING:
+        if self.state is not AskingState.RESTING:
             return None
         self.touched = True  # the inbox looks at what it wants from this partition
         self._inbox.want_for_ride(self, settled)
@@ -293,7 +292,7 @@ class CreditDriver(AskedSource):
             self._pauses = Pauses(*self._timings.asking_again)
         self.pause(self._loop.time() + self._pauses.next())
         self.touched, self.failure, self.look_at = True, error, self.changes_at
-        if isinstance(error, ServiceBusError) and not self._left:
+        if isinstance(error, ServiceBusError) and self.state is not AskingState.LEFT:
             self._inbox.failed(self, error, of_all=of_all or isinstance(error, _OF_ALL))
 
     def _refusal(self, said: str) -> ServiceBusError:
@@ -311,8 +310,8 @@ class CreditDriver(AskedSource):
 
         Return whether the channel was heard already, by others.
         """
-        closed = self._connection.transport.closed
-        if self._member is None and not self._left and not closed and self._loop.time() >= self._listens_at:
+        closed = self._connection.transport.closed or self.state is AskingState.LEFT
+        if self._member is None and not closed and self._loop.time() >= self._listens_at:
             member = self._member = self._connection.pushes.join(self._place, self._receiver, self._source, self)
             if (run := member.run) is not None:
                 self.credit.subscribed(run)
@@ -397,7 +396,7 @@ class CreditDriver(AskedSource):
 
     def leave(self) -> None:
         """Stop receiving for good. If an answer to the call under way comes later, its messages are released."""
-        self._left = True
+        super().leave()
         if self._own_call is not None:
             _ = self._own_call.cancel()
         member, self._member = self._member, None
@@ -407,7 +406,7 @@ class CreditDriver(AskedSource):
     @property
     def has_left(self) -> bool:
         """Whether the driver makes no call any more, and none is under way."""
-        return self._left and not self.under_way
+        return self.state is AskingState.LEFT and self._ride is None
 
     @property
     def has_parted(self) -> bool:

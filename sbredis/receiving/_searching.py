@@ -385,10 +385,10 @@ class SeatSearch(AskedSource):
         self._next_at, self._pause = -math.inf, _PAUSES[0]
 
     def leave(self) -> None:
-        """Stop searching."""
+        """Stop searching for good."""
         self.shared.stop_hearing(self)
         self.shared.leave(self)
-        self.end_asking()
+        super().leave()
 
     # -- a part of the search that receivers share ---------------------------------------------------------------------
 

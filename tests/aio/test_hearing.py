@@ -141,7 +141,7 @@ async def test_a_receiver_that_is_closed_while_a_seat_moves_leaves_nothing_behin
             gate.open()
             task.cancel()
             await receiver.close()
-        assert leaver._left
+        assert leaver.has_left
         assert leaver._member is None
         assert await queue.waiters() == 0
 

@@ -87,3 +87,16 @@ def test_a_pause_can_be_ended_and_nothing_else_ends_with_it(source: Source) -> N
     source.pause(9.0)
     source.end_pause()
     assert (source.state, source.changes_at) == (AskingState.ASKED, 7.0)
+
+
+def test_a_source_that_was_left_is_never_asked_again(source: Source) -> None:
+    source.begin_asking(10.0)
+    source.leave()
+    assert (source.state, source.under_way, source.prompt) == (AskingState.LEFT, False, False)
+    source.end_asking()
+    source.pause(11.0)
+    source.end_pause()
+    source.begin_asking(12.0)
+    source.hurry()
+    source.pass_time(1e9)
+    assert (source.state, source.changes_at) == (AskingState.LEFT, math.inf)

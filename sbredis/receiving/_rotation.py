@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 from sbredis.engine import MOST_SEATS
 
-__all__ = ["Rotation", "SeatChange"]
+__all__ = ["FoundPlace", "Rotation", "SeatChange"]
 
 _STAY: Final = 1.0
 """The seconds for which a seat stays at a partition that has messages, if others wait for it."""
@@ -40,10 +40,22 @@ class SeatChange(NamedTuple):
     """The index of the partition among those of the entity."""
 
 
+class FoundPlace:
+    """A partition that may have messages, and that the receiver has not asked since it was found."""
+
+    __slots__ = ("calls", "told")
+
+    def __init__(self) -> None:
+        self.calls: int | None = None
+        """The number of calls that its driver had made before; ``None`` while the partition waits for a seat."""
+        self.told = False
+        """Whether the receiver was told of it, and few others."""
+
+
 class Rotation:
     """The seats of a receiver at the partitions of an entity, which are named by their indexes."""
 
-    __slots__ = ("_count", "_found", "_since", "most", "seats")
+    __slots__ = ("_count", "_found", "_since", "most", "seats", "waiting")
 
     def __init__(self, count: int, first: int, most: int = MOST_SEATS) -> None:
         """Begin with one seat, at the partition ``first`` of ``count``."""
@@ -53,13 +65,10 @@ class Rotation:
         """The partition of each seat."""
         self._count = count
         self._since = [0.0]
-        self._found: dict[int, None] = {}
-        """Partitions without a seat that have messages, the first found first."""
-
-    @property
-    def waiting(self) -> int:
-        """The number of partitions that have messages and no seat."""
-        return len(self._found)
+        self._found: dict[int, FoundPlace] = {}
+        """The partitions that were found and not asked since, the first found first."""
+        self.waiting = 0
+        """The number of them that have no seat."""
 
     @property
     def is_full(self) -> bool:
@@ -71,23 +80,65 @@ class Rotation:
         """Whether the receiver is at all partitions."""
         return len(self.seats) == self._count
 
-    def has_to_seat(self, place: int) -> bool:
-        """Return whether a partition has messages and no seat."""
-        return place in self._found
+    # -- what was found ------------------------------------------------------------------------------------------------
 
-    def found(self, places: Iterable[int]) -> None:
-        """Note that these partitions may have messages."""
+    def found(self, places: Iterable[int], *, told: bool = False) -> None:
+        """Note that these partitions may have messages. Those without a seat wait for one."""
         for place in places:
             if place not in self.seats:
-                self._found.setdefault(place)
+                self._wait(place, told=told)
+
+    def found_at(self, seat: int, calls: int, *, told: bool = False) -> None:
+        """Note that the partition of a seat may have messages. Its driver has made this number of ``calls`` before."""
+        found = self._found.setdefault(self.seats[seat], FoundPlace())
+        found.calls, found.told = calls, found.told or told
+
+    @property
+    def seeks(self) -> bool:
+        """Whether partitions were found that were not asked since."""
+        return bool(self._found)
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether partitions were found that have a seat, and have not answered since."""
+        return len(self._found) > self.waiting
+
+    @property
+    def asking(self) -> dict[int, int]:
+        """The seats of these partitions, each with the number of calls that its driver had made before."""
+        if not self.is_asking:
+            return {}
+        founds = ((seat, self._found.get(place)) for seat, place in enumerate(self.seats))
+        return {seat: found.calls for seat, found in founds if found is not None and found.calls is not None}
+
+    def answered(self, seat: int) -> None:
+        """Note that the partition of a seat has answered since it was found."""
+        self._found.pop(self.seats[seat], None)
+
+    def take_told(self) -> list[int]:
+        """Return the partitions to ask of which the receiver was told. From now on they count as found by itself."""
+        told = [place for place, found in self._found.items() if found.told]
+        for place in told:
+            self._found[place].told = False
+        return told
+
+    def _wait(self, place: int, *, told: bool) -> None:
+        found = self._found.get(place)
+        if found is None:
+            found = self._found[place] = FoundPlace()
+            self.waiting += 1
+        found.told = found.told or told
+
+    # -- seats ---------------------------------------------------------------------------------------------------------
 
     def give(self, now: float, wanted: int, idle: Collection[int], busy: Collection[int]) -> list[SeatChange]:
         """Give seats to partitions that were found, up to ``wanted``. Return the changes.
 
-        The seats ``idle`` have nothing to give, and ``busy`` ones have more messages. A seat in neither stays.
+        The seats ``idle`` have nothing to give, and ``busy`` ones have more messages. A seat in neither stays. Few
+        receivers may know of what a busy one leaves, so they are told when this receiver wants it no more.
         """
         changes: list[SeatChange] = []
-        wanted = min(wanted, len(self._found))
+        wanted = min(wanted, self.waiting)
         while len(changes) < wanted and not self.is_full:
             changes.append(self._seat(len(self.seats), self._next_found(), now))
         if len(changes) < wanted:
@@ -95,9 +146,10 @@ class Rotation:
             for some in (idle, late):
                 for seat in sorted(some, key=self._since.__getitem__)[: wanted - len(changes)]:
                     left = self.seats[seat]
+                    self.answered(seat)
                     changes.append(self._seat(seat, self._next_found(), now))
                     if some is late:
-                        self._found[left] = None
+                        self._wait(left, told=True)
         return changes
 
     def fill(self, now: float) -> list[SeatChange]:
@@ -107,16 +159,17 @@ class Rotation:
         while not self.is_full:
             place = (place + 1) % self._count
             if place not in self.seats:
-                self._found.pop(place, None)
                 changes.append(self._seat(len(self.seats), place, now))
         return changes
 
     def _next_found(self) -> int:
-        place = next(iter(self._found))
-        del self._found[place]
-        return place
+        return next(place for place, found in self._found.items() if found.calls is None)
 
     def _seat(self, seat: int, place: int, now: float) -> SeatChange:
+        found = self._found.get(place)
+        if found is not None:
+            found.calls = 0
+            self.waiting -= 1
         if seat == len(self.seats):
             self.seats.append(place)
             self._since.append(now)

@@ -191,8 +191,7 @@ class PartitionSearch:
 
     def _pass_on(self, searcher: SeatSearch) -> None:
         """Tell others of the partitions that a receiver was told of, has not asked, and wants nothing of now."""
-        places, searcher.told = [place for place in searcher.told if searcher.seats.has_to_ask(place)], set()
-        for place in places:
+        for place in searcher.rotation.take_told():
             if self._hearers:
                 self._tell(place, answered=True)
             else:
@@ -205,9 +204,8 @@ class PartitionSearch:
             self._told(searcher, place, answered=True)
 
     def _told(self, searcher: SeatSearch, place: int, *, answered: bool) -> None:
-        searcher.told.add(place)
         self._goes_to_the_end(searcher)
-        searcher.found(place, answered=answered)
+        searcher.found(place, answered=answered, told=True)
 
     def _goes_to_the_end(self, searcher: SeatSearch) -> bool:
         """Let others be told first of the next call. Return whether the receiver hears calls."""
@@ -335,14 +333,8 @@ class SeatSearch(AskedSource):
         super().__init__(entity.partition_client(entity.numbers[0]), entity.connection.timings.late)
         self.rotation = rotation
         """Decides at which partitions the receiver is."""
-        self.hot: dict[int, int] = {}
-        """The seats at partitions in which a search has found something and that have not answered since. Each has the
-        number of calls that were made before.
-        """
         self.has_answer: bool | None = None
         """Whether a partition has answered the last search that has ended."""
-        self.told: set[int] = set()
-        """The partitions of which this receiver was told, and few others, since it wants something."""
         self._next_at = -math.inf
         self.seats = seats
         """The seats of the receiver."""
@@ -397,11 +389,13 @@ class SeatSearch(AskedSource):
         self.begin_asking(self._loop.time())
         self.calls += 1
 
-    def found(self, place: int, *, answered: bool = True) -> None:
-        """Note that a partition may have something: it has ``answered`` so, or not at all."""
+    def found(self, place: int, *, answered: bool = True, told: bool = False) -> None:
+        """Note that a partition may have something: it has ``answered`` so, or not at all. Few receivers are ``told``
+        of it, or each of them has searched.
+        """
         if answered:
             self._pause = 0.0
-        self.seats.found(place, answered=answered)
+        self.seats.found(place, answered=answered, told=told)
 
     def ended(self, *, answered: bool) -> None:
         """Note the end of a search. The next one comes after a pause, which grows while nothing is found."""

@@ -165,8 +165,7 @@ class Seats:
     @property
     def seeks(self) -> bool:
         """Whether partitions that were found have not been asked."""
-        search = self.search
-        return search is not None and bool(search.hot or search.rotation.waiting)
+        return self.search is not None and self.search.rotation.seeks
 
     @property
     def _with_news(self) -> list[int]:
@@ -218,7 +217,8 @@ class Seats:
             able = [place for place in able if drivers[place] in awaited]
         asked = able
         if search is not None and (only_now or self._seeking is Seeking.FIRST):
-            able = [place for place in able if place in search.hot or drivers[place].credit.news]
+            asking = search.rotation.asking
+            able = [place for place in able if place in asking or drivers[place].credit.news]
             asked = asked if only_now else able
         return SeatsStanding(known, hungry, outstanding, able, asked, answering)
 
@@ -263,7 +263,7 @@ class Seats:
         caller.unanswered = {source: source.calls - source.under_way for source in sources if source.may_answer}
         caller.has_answer = self.is_answered or len(caller.unanswered) < sum(source.calls > 0 for source in sources)
 
-    def found(self, place: int, *, answered: bool = True) -> None:
+    def found(self, place: int, *, answered: bool, told: bool) -> None:
         """Handle a partition that may have something: ask it, or give it a seat.
 
         Callers that want what is there do not ask a partition that has not ``answered`` the search.
@@ -276,10 +276,10 @@ class Seats:
             seat = rotation.seats.index(place)
             driver = self.drivers[seat]
             if self._inbox.callers.await_found(driver, search) or (driver.credit.silent and self._inbox.wants):
-                search.hot[seat] = driver.calls
+                rotation.found_at(seat, driver.calls, told=told)
                 driver.look_again()
         else:
-            rotation.found((place,))
+            rotation.found((place,), told=told)
         self._inbox.pump_soon()
 
     def is_free_for(self, place: int) -> bool:
@@ -289,14 +289,6 @@ class Seats:
             return False
         seats = search.rotation.seats
         return place not in seats or self.drivers[seats.index(place)].credit.silent
-
-    def has_to_ask(self, place: int) -> bool:
-        """Return whether a partition was found, and was not asked since."""
-        search = self.search
-        if search is None:
-            return False
-        seats = search.rotation.seats
-        return search.rotation.has_to_seat(place) or (place in seats and seats.index(place) in search.hot)
 
     def has_more(self, driver: CreditDriver) -> None:
         """Note that a partition has more than the receiver wants."""
@@ -329,10 +321,10 @@ class Seats:
 
     def _search_if_needed(self, search: SeatSearch) -> None:
         """Search if the receiver has slept, or if the time has come."""
-        for seat, calls in list(search.hot.items()):
+        for seat, calls in search.rotation.asking.items():
             driver = self.drivers[seat]
             if driver.calls > calls and (not driver.under_way or driver.late):
-                del search.hot[seat]
+                search.rotation.answered(seat)
         asleep = self._seeking is Seeking.NOT_YET and all(driver.is_asleep for driver in self.drivers)
         if self._may_search(search) and (asleep or self._loop.time() >= self._search_at(search)):
             self._seeking = Seeking.FIRST if asleep else Seeking.DONE
@@ -342,7 +334,7 @@ class Seats:
         """Return whether a search may begin: not before partitions that were found have answered. Callers that want
         only what is there have had theirs.
         """
-        return self._inbox.wants and not search.under_way and not search.hot and not self._inbox.only_now
+        return self._inbox.wants and not (search.under_way or search.rotation.is_asking or self._inbox.only_now)
 
     def _search_at(self, search: SeatSearch) -> float:
         """Return the time of the loop at which to search again."""
@@ -354,13 +346,12 @@ class Seats:
             awaited, news = self._inbox.callers.awaited, self._with_news
             if only_now:  # the others are not asked again
                 news = [seat for seat in news if self.drivers[seat] in awaited]
-            wanted = min(self._inbox.missing, MOST_SEATS) - len({*news, *search.hot})
+            wanted = min(self._inbox.missing, MOST_SEATS) - len({*news, *rotation.asking})
             idle, busy = self._leavers(search, only_now=only_now)
             for change in rotation.give(now, wanted, idle, busy):
                 self._move(change)
-                search.hot[change.seat] = 0
                 self._inbox.callers.await_found(self.drivers[change.seat], search)
-        if (search.late or not search.under_way) and not search.hot and not rotation.waiting:
+        if (search.late or not search.under_way) and not rotation.seeks:
             if self._seeking is Seeking.FIRST:
                 self._seeking = Seeking.DONE
             if not only_now:
@@ -375,9 +366,9 @@ class Seats:
     def _leavers(self, search: SeatSearch, *, only_now: bool) -> tuple[list[int], list[int]]:
         """Return the seats whose partitions have nothing now, and those that have more messages."""
         awaited, buffer = self._inbox.callers.awaited, self._inbox.buffer
-        idle, busy, now = list[int](), list[int](), self._loop.time()
+        idle, busy, now, asking = list[int](), list[int](), self._loop.time(), search.rotation.asking
         for seat, driver in enumerate(self.drivers):
-            if driver.state is not AskingState.RESTING or seat in search.hot:
+            if driver.state is not AskingState.RESTING or seat in asking:
                 continue
             if buffer.first_token(driver.partition_client.number) is not None:
                 continue  # its messages are reported as begun to the partition

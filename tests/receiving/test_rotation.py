@@ -61,6 +61,43 @@ def test_a_seat_that_is_neither_idle_nor_busy_stays() -> None:
     assert rotation.waiting == 1
 
 
+def test_a_partition_that_was_found_is_to_be_asked_until_it_has_answered() -> None:
+    rotation = Rotation(9, 4)
+    assert (rotation.seeks, rotation.is_asking, rotation.asking) == (False, False, {})
+    rotation.found([4, 5])
+    assert (rotation.seeks, rotation.is_asking, rotation.waiting) == (True, False, 1)
+    rotation.give(0, 1, [], [])
+    rotation.found_at(0, 3)
+    assert (rotation.is_asking, rotation.asking, rotation.waiting) == (True, {0: 3, 1: 0}, 0)
+    rotation.answered(1)
+    rotation.answered(1)
+    assert rotation.asking == {0: 3}
+    rotation.answered(0)
+    assert not rotation.seeks
+
+
+def test_a_receiver_passes_on_what_it_was_told_of_and_has_not_asked() -> None:
+    rotation = Rotation(9, 4, most=2)
+    rotation.found([5], told=True)
+    rotation.found([6])
+    rotation.found([6, 7], told=True)
+    rotation.found([7, 8])
+    rotation.found_at(0, 2, told=True)
+    rotation.found_at(0, 3)
+    rotation.give(0, 1, [], [])
+    rotation.answered(1)
+    assert sorted(rotation.take_told()) == [4, 6, 7]
+    assert rotation.take_told() == []
+    assert (rotation.asking, rotation.waiting) == ({0: 3}, 3)
+
+
+def test_a_receiver_passes_on_a_partition_with_messages_that_has_lost_its_seat() -> None:
+    rotation = Rotation(4, 0, most=1)
+    rotation.found([1])
+    rotation.give(10, 1, [], [0])
+    assert (rotation.waiting, rotation.take_told()) == (1, [0])
+
+
 @pytest.mark.parametrize("count", [17, 40, 256])
 def test_a_receiver_is_at_each_partition_with_messages_in_time(count: int) -> None:
     """Each partition always has messages, and the receiver takes some ten times a second."""
@@ -86,6 +123,18 @@ class Rotations(RuleBasedStateMachine):
     def find(self, places: set[int]) -> None:
         self.rotation.found(sorted(places))
         self.waiting |= places - {*self.rotation.seats}
+
+    @rule(seat=st.integers(0, 2), calls=st.integers(0, 2))
+    def find_at_a_seat(self, seat: int, calls: int) -> None:
+        if seat < len(self.rotation.seats):
+            self.rotation.found_at(seat, calls)
+            assert self.rotation.asking[seat] == calls
+
+    @rule(seat=st.integers(0, 2))
+    def answer(self, seat: int) -> None:
+        if seat < len(self.rotation.seats):
+            self.rotation.answered(seat)
+            assert seat not in self.rotation.asking
 
     @rule(
         wanted=st.integers(0, 5),
@@ -118,6 +167,7 @@ class Rotations(RuleBasedStateMachine):
     @invariant()
     def found_partitions_wait(self) -> None:
         assert self.rotation.waiting == len(self.waiting)
+        assert self.rotation.is_asking == bool(self.rotation.asking)
 
 
 Rotations.TestCase.settings = settings(max_examples=50, stateful_step_count=20)

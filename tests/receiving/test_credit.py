@@ -8,20 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from sbredis.client import ServerClock
-from sbredis.receiving._credit import (
-    TABLE,
-    CreditAnswer,
-    CreditDemand,
-    CreditEvent,
-    CreditGift,
-    CreditGrant,
-    CreditPush,
-    CreditReply,
-    CreditState,
-    GiftPlace,
-    HandedGift,
-    PartitionCredit,
-)
+from sbredis.engine import CreditAnswer, CreditGift, CreditGrant, CreditPush, CreditReply, GiftPlace
+from sbredis.receiving._credit import TABLE, CreditDemand, CreditEvent, CreditState, HandedGift, PartitionCredit
 
 LOCK = 30_000
 

@@ -33,18 +33,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sbredis.client import ServerClock
-from sbredis.engine import NEXT_SESSION
-from sbredis.receiving._credit import (
-    TABLE,
-    CreditAnswer,
-    CreditDemand,
-    CreditEvent,
-    CreditPush,
-    CreditReply,
-    CreditState,
-    HandedGift,
-    PartitionCredit,
-)
+from sbredis.engine import NEXT_SESSION, CreditAnswer, CreditPush, CreditReply
+from sbredis.receiving._credit import TABLE, CreditDemand, CreditEvent, CreditState, HandedGift, PartitionCredit
 from tests.engine.model.credit import (
     DELIVERY_CALLS,
     WORD_LIFE,

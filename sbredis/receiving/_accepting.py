@@ -14,13 +14,10 @@ from sbredis.client import CallJob
 from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     Accepted,
-    CallId,
     Carried,
     CreditAnswer,
     CreditGrant,
     Delivery,
-    Partition,
-    Request,
     SentGrant,
     SessionGift,
     SessionLock,
@@ -58,11 +55,10 @@ class _Acceptance:
             1, run_of(partition_client), new_prefix(), wanted, room=MAXIMUM_CALL_BYTES, hands=max(1, wanted)
         )
         grants = [SentGrant(self._token, b"", f"={name}", self._grant)] if first else []
-
-        def make(partition: Partition, call_id: CallId) -> Request[Carried[Accepted]]:
-            return carrying(partition.accept_session(call_id, self._token, name), grants)
-
-        self._job = CallJob(make, deadline, self.give_back)
+        self._job = CallJob(
+            lambda partition, call_id: carrying(partition.accept_session(call_id, self._token, name), grants),
+            *(deadline, self.give_back),
+        )
         lane = partition_client.calling(lane_for("y", name))
         self.future: asyncio.Future[Carried[Accepted]] = lane.submit(self._job)
         """The answer to the call, when it has come."""

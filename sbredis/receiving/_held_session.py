@@ -16,7 +16,7 @@ from zlib import crc32
 
 from sbredis._tasks import wait_until
 from sbredis.client import CallJob, may_recover
-from sbredis.engine import CallId, Partition, Purged, Request, SessionLock
+from sbredis.engine import CallId, Partition, Request, SessionLock
 from sbredis.exceptions import MessageLockLostError, Outcome, ServiceBusError, SessionLockLostError
 from sbredis.model import Hold, MessageLease
 
@@ -64,12 +64,10 @@ async def give_back_session(partition_client: PartitionClient, lock: SessionLock
     until = asyncio.get_running_loop().time() + max(
         _GIVING_BACK, partition_client.entity.record.settings.lock_duration / 1000
     )
-
-    def make(partition: Partition, call_id: CallId) -> Request[int]:
-        return partition.release_session(call_id, lock)
-
     with suppress(ServiceBusError):
-        await partition_client.call(lane_for("v", lock.name), make, until)
+        await partition_client.call(
+            lane_for("v", lock.name), lambda partition, call_id: partition.release_session(call_id, lock), until
+        )
 
 
 class HeldSession:
@@ -142,50 +140,35 @@ class HeldSession:
 
     async def read_state(self, deadline: float) -> bytes | None:
         """Return the state of the session."""
-
-        def make(partition: Partition, call_id: CallId) -> Request[bytes | None]:
-            return partition.get_state(self.lock, CallId("", 0, call_id.now))
-
-        return await self._call("q", make, deadline)
+        return await self._call(
+            "q", lambda partition, call_id: partition.get_state(self.lock, CallId("", 0, call_id.now)), deadline
+        )
 
     async def write_state(self, kept: bytes | None, deadline: float) -> None:
         """Set the state of the session."""
-
-        def make(partition: Partition, call_id: CallId) -> Request[bool]:
-            return partition.set_state(call_id, self.lock, kept)
-
-        await self._call("t", make, deadline)
+        await self._call("t", lambda partition, call_id: partition.set_state(call_id, self.lock, kept), deadline)
 
     async def bury(self, changes: bytes, deadline: float) -> int:
         """Move all messages of the session to the dead-letter queue with these changes. Return their number."""
-
-        def make(partition: Partition, call_id: CallId) -> Request[Purged]:
-            return partition.bury_session(call_id, self.lock, changes)
-
         count = 0
         while True:
-            step = await self._call("u", make, deadline)
+            step = await self._call(
+                "u", lambda partition, call_id: partition.bury_session(call_id, self.lock, changes), deadline
+            )
             count += step.count
             if step.onwards is None:
                 return count
 
     async def renew(self, deadline: float) -> None:
         """Lock the session for the full duration from now on."""
-
-        def make(partition: Partition, call_id: CallId) -> Request[int]:
-            return partition.renew_session(call_id, self.lock)
-
-        job, lease = CallJob(make, deadline), self.lease
+        lease = self.lease
+        job = CallJob(lambda partition, call_id: partition.renew_session(call_id, self.lock), deadline)
         renewed = self.partition_client.lease(lease.token, await self._carry_out("n", job), job.since)
         lease.until, lease.until_utc = renewed.until, renewed.until_utc
 
     async def unlock(self, deadline: float) -> None:
         """Release the lock at the partition."""
-
-        def make(partition: Partition, call_id: CallId) -> Request[int]:
-            return partition.release_session(call_id, self.lock)
-
-        await self._call("v", make, deadline)
+        await self._call("v", lambda partition, call_id: partition.release_session(call_id, self.lock), deadline)
 
     async def _call(self, letter: str, make: Callable[[Partition, CallId], Request[T]], deadline: float) -> T:
         return await self._carry_out(letter, CallJob(make, deadline))

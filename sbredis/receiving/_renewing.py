@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sbredis.client import CallJob, RenewJob
-from sbredis.engine import CallId, Partition, Renewed, Request
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, Outcome, ServiceBusError
 from sbredis.model import Hold, ServiceBusReceivedMessage
 from sbredis.receiving._held_session import HeldSession
@@ -74,11 +73,7 @@ async def extended(
     connection: Connection, name: str, number: int, keys: Sequence[str], deadline: float
 ) -> ExtendedLeases:
     """Extend leases of one partition of an entity by one call."""
-
-    def make(partition: Partition, call_id: CallId) -> Request[Renewed]:
-        return partition.renew(call_id, (), keys)
-
-    job = CallJob(make, deadline)
+    job = CallJob(lambda partition, call_id: partition.renew(call_id, (), keys), deadline)
     client = (await connection.entity(name, deadline)).partition_client(number)
     renewed = await client.carry_out("k", job)
     fresh = client.lease("", renewed.lock, job.since)

@@ -268,11 +268,6 @@ class ApplicationCredit:
         self.wanted -= used
         self.kept = min(self.kept, in_buffer) + used
 
-    def end(self) -> int:
-        """Want no more messages. Return how many were wanted."""
-        wanted, self.wanted = self.wanted, 0
-        return wanted
-
     def drain(self, drivers: Sequence[CreditDriver], now: float) -> asyncio.Future[None]:
         """Return a future that is done when each partition needs no call, or has answered one that is made from now on.
 

@@ -189,9 +189,10 @@ class CreditDriver(AskedSource):
     def _begin_call(self, now: float) -> GrantRide:
         """Return the grant for a call that is made now, and note that it is under way."""
         member, credit = self._member, self.credit
-        kept, leaves = self._inbox.call_begins(self.partition_client.number)
+        share = credit.demand.callers + credit.demand.stock
+        kept, hands, leaves = self._inbox.call_begins(self.partition_client.number, share)
         credit.began(kept)
-        grant = credit.grant(now, hands=self._inbox.hands(credit.demand.callers + credit.demand.stock), leaves=leaves)
+        grant = credit.grant(now, hands=hands, leaves=leaves)
         channel = b"" if member is None or credit.state is CreditState.UNHEARD else member.channel
         self.calls += 1
         self.begin_asking(self._loop.time())
@@ -245,7 +246,8 @@ class CreditDriver(AskedSource):
     def _end_call(self) -> None:
         self.end_asking()
         self._ride, self._own_call, self.touched = None, None, True
-        self._end_wait()
+        if self._ending is not None:
+            self._end_wait()
 
     def _end_wait(self) -> None:
         if self._ending is not None and not self._ending.done():

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sbredis.client import Entity, PartitionClient
     from sbredis.receiving._held_session import HeldSession
 
-__all__ = ["Deferred", "next_names", "not_found"]
+__all__ = ["Deferred"]
 
 _ROOM = 1024 * 1024
 """The bytes that one call may return. A larger answer would hold up the server for a longer time."""
@@ -41,12 +41,7 @@ _ROUNDS = 3
 """How often to ask again for messages whose locks ended before all messages had arrived."""
 
 
-def next_names(rest: list[str], fitted: int) -> list[str]:
-    """Return the names for the next call: only a few, if only a few large messages fitted into the last call."""
-    return rest[: max(_FEWEST, 2 * fitted)]
-
-
-def not_found(entity: Entity, missing: Sequence[int], *, wide: bool = False) -> MessageNotFoundError:
+def _not_found(entity: Entity, missing: Sequence[int], *, wide: bool = False) -> MessageNotFoundError:
     """Return the error for messages that were not found."""
     lack = "are not there, are scheduled or locked" if wide else "are not deferred, are locked"
     error = MessageNotFoundError(
@@ -88,7 +83,7 @@ class Deferred:
         """Return the messages with these sequence numbers, in this order. If one is missing, raise and release all."""
         places, missing = self._places(numbers)
         if missing:
-            raise not_found(self._entity, missing, wide=self._wide)
+            raise _not_found(self._entity, missing, wide=self._wide)
         deletes = self._receive_mode is not ServiceBusReceiveMode.PEEK_LOCK
         if deletes and len(places) == 1 and len(next(iter(places.values()))) <= MAXIMUM_CALL_MESSAGES:
             # Delete without locking only if one call is enough. With several calls, the first one would already have
@@ -128,7 +123,7 @@ class Deferred:
                 self._found[message.sequence_number] = message
             if result.missing:
                 base = self._entity.base(partition_client.number)
-                raise not_found(self._entity, [base + number_of(name) for name in result.missing], wide=self._wide)
+                raise _not_found(self._entity, [base + number_of(name) for name in result.missing], wide=self._wide)
             fitted = len(asked) - result.left
             if not fitted:  # the messages do not fit into one call: lock them first, and delete them at the end
                 self._mode = "lock"
@@ -139,7 +134,7 @@ class Deferred:
                 # for these messages again.
                 given = {hold_of(message).name for message in messages}
                 rest += [name for name in asked[:fitted] if name not in given]
-            asked = next_names(rest, fitted) if result.left else rest[:MAXIMUM_CALL_MESSAGES]
+            asked = rest[: max(_FEWEST, 2 * fitted) if result.left else MAXIMUM_CALL_MESSAGES]
 
     async def _call(
         self, partition_client: PartitionClient, names: list[str]

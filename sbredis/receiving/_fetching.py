@@ -207,11 +207,6 @@ class Buffer(deque[Item]):
         """The time when the first lock on a message ends. The buffer must not be empty."""
         return self._end(self[0])
 
-    @property
-    def first(self) -> Item | None:
-        """The first message; ``None`` if there is none."""
-        return self[0] if self else None
-
     def first_token(self, partition: int) -> str | None:
         """Return the token of the lease of the first message of a partition."""
         for message in self:
@@ -230,7 +225,8 @@ class Buffer(deque[Item]):
             self.extendleft(reversed(messages))
         else:
             in_order = not self or not messages or self._end(self[-1]) <= self._end(messages[0])
-            in_order = in_order and (self._under_one_lock(messages) or self._in_order(messages))
+            under_one_lock = len({id(self._lease_of(message)) for message in messages}) <= 1
+            in_order = in_order and (under_one_lock or self._in_order(messages))
             self.extend(messages)
         if not in_order:
             kept = sorted(self, key=self._end)
@@ -267,11 +263,10 @@ class Buffer(deque[Item]):
 
     def split(self, items: Sequence[Item], now: float) -> tuple[Sequence[Item], Sequence[Item]]:
         """Return the items whose locks hold, and the others. Most items have the same lock."""
-        ended: list[MessageLease | None] = [
-            lease
-            for lease in {*map(self._lease_of, items)}
-            if lease is not None and lease.until <= now and lease.ended(now)
-        ]
+        ended = set[MessageLease | None]()
+        for lease in {*map(self._lease_of, items)}:
+            if lease is not None and lease.until <= now and lease.ended(now):
+                ended.add(lease)
         if not ended:
             return items, ()
         held = [self._lease_of(item) not in ended for item in items]
@@ -281,10 +276,6 @@ class Buffer(deque[Item]):
         """Return the time when the lock of a message ends. All messages without a lock have the same value."""
         lease = self._lease_of(message)
         return 0.0 if lease is None else lease.until
-
-    def _under_one_lock(self, messages: Sequence[Item]) -> bool:
-        """Return whether messages share one lock, as the messages of one call do."""
-        return len({id(self._lease_of(message)) for message in messages}) <= 1
 
     def _in_order(self, messages: Sequence[Item]) -> bool:
         """Return whether the lock of each message ends no later than the lock of the next message."""

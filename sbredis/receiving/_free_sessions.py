@@ -8,14 +8,13 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from sbredis.engine import NEXT_SESSION, SessionLock, lease_token
+from sbredis.engine import MAXIMUM_CREDIT, NEXT_SESSION, SessionLock, lease_token
 from sbredis.model import MessageLease, ServiceBusReceiveMode, Taking
 from sbredis.receiving._credit_driver import CreditDriver
 from sbredis.receiving._credit_places import demand_of
 from sbredis.receiving._fetching import InboxOptions, InboxState
 from sbredis.receiving._held_session import HeldSession, give_back_session
 from sbredis.receiving._inbox import Inbox
-from sbredis.receiving._message_inbox import hands_in_session
 
 if TYPE_CHECKING:
     from sbredis.client import Entity
@@ -57,7 +56,7 @@ class FreeSessions(Inbox[HeldSession]):
                 ServiceBusReceiveMode.PEEK_LOCK,
                 prefetch=0,
                 adaptive=False,
-                taking=Taking(hands_in_session(hands), suspects=hands is None),
+                taking=Taking(MAXIMUM_CREDIT if hands is None else hands, suspects=hands is None),
             ),
             attrgetter("lease"),
         )

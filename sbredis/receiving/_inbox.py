@@ -168,14 +168,17 @@ class Inbox(ABC, Generic[Item]):
     def held(self) -> None:
         """Note that the partition has answered a grant. If the source is a session, the receiver holds it."""
 
-    def call_begins(self, partition: int) -> tuple[tuple[str, int] | None, bool]:
-        """Note that a call to a partition is made now. Return what its grant says.
+    def call_begins(self, partition: int, share: int) -> tuple[tuple[str, int] | None, int, bool]:
+        """Note that a call is made now to a partition that may give a ``share``. Return what its grant says.
 
-        This is the gift of the first message that no caller has got yet, by its prefix and its serial, and whether the
-        call lets go of the receiver's session, unless it has messages.
+        This is the gift of the first message that no caller has got yet, by its prefix and its serial; the hands; and
+        whether the call lets go of the receiver's session, unless it has messages.
         """
         token = self.buffer.first_token(partition) if self.buffer else None
-        return None if token is None else lease_place(token), False
+        hands = self.taking.hands
+        if hands is None:  # the next grant comes at the latest when the stock is small enough to be filled again
+            hands = min(MAXIMUM_CREDIT, max(1, share + len(self.buffer) - max(0, self.stock.refill_at)))
+        return None if token is None else lease_place(token), hands, False
 
     @property
     def _capacity(self) -> int:
@@ -459,15 +462,6 @@ class Inbox(ABC, Generic[Item]):
         before, self._state = self._state, self.lingering.state(self._loop.time())
         self._seats.want_nothing(self._state, changed=self._state is not before)
 
-    def hands(self, share: int) -> int:
-        """Return how many messages of a partition may be begun before the next grant, if it still gives ``share``.
-
-        The next grant comes at the latest when the stock is small enough to be filled again.
-        """
-        if self.taking.hands is not None:
-            return self.taking.hands
-        return min(MAXIMUM_CREDIT, max(1, share + len(self.buffer) - max(0, self.stock.refill_at)))
-
     # -- the credit of the application ---------------------------------------------------------------------------------
 
     def set_credit(self, count: int) -> None:
@@ -483,7 +477,8 @@ class Inbox(ABC, Generic[Item]):
         All partitions have answered then. Raise an error if a partition does not answer.
         """
         application = self._application
-        if wanted := application.end():
+        wanted, application.wanted = application.wanted, 0
+        if wanted:
             there = await self.take(len(self.buffer) + wanted, 0)
             application.kept = len(there)
             self.take_back(there, first=True)

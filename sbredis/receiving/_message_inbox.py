@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sbredis.receiving._credit import HandedGift
     from sbredis.receiving._held_session import HeldSession
 
-__all__ = ["MessageInbox", "SessionInbox", "hands_in_session"]
+__all__ = ["MessageInbox", "SessionInbox"]
 
 
 class MessageInbox(Inbox[ServiceBusReceivedMessage]):
@@ -75,14 +75,6 @@ class MessageInbox(Inbox[ServiceBusReceivedMessage]):
     def _release(self, items: Sequence[ServiceBusReceivedMessage]) -> None:
         for hold in map(hold_of, items):
             _ = hold.reception.link.give_back(hold)
-
-
-def hands_in_session(hands: int | None) -> int:
-    """Return the number of messages of a session that its receiver may have begun, of those that it holds.
-
-    They are the first ones. If the number is not known, it is all of them.
-    """
-    return MAXIMUM_CREDIT if hands is None else hands
 
 
 class _Leaving:
@@ -178,22 +170,21 @@ class SessionInbox(MessageInbox):
                 messages.append(delivered(each, reception, lease))
         return messages
 
-    def call_begins(self, partition: int) -> tuple[tuple[str, int] | None, bool]:
-        """Note that a call is made now. Return the gift of the first message that no caller has got yet, and whether
-        the call lets go of the session, unless messages of it are ready.
+    def call_begins(self, partition: int, share: int) -> tuple[tuple[str, int] | None, int, bool]:
+        """Note that a call is made now. Return the gift of the first message that no caller has got yet, the hands, and
+        whether the call lets go of the session, unless messages of it are ready.
         """
-        del partition
-        before = self._phase
+        del partition, share
+        before, hands = self._phase, self.taking.hands
         self._happens(SessionEvent.CALLED)
-        return self._first_kept, before is SessionPhase.LEAVING
+        return self._first_kept, MAXIMUM_CREDIT if hands is None else hands, before is SessionPhase.LEAVING
 
     @property
     def _first_kept(self) -> tuple[str, int] | None:
-        first = self.buffer.first
-        if first is None:
+        if not self.buffer:
             self._gifts.clear()
             return None
-        name = hold_of(first).name
+        name = hold_of(self.buffer[0]).name
         if name in self._gifts:  # callers have got the messages before it
             while next(iter(self._gifts)) != name:
                 del self._gifts[next(iter(self._gifts))]
@@ -308,10 +299,6 @@ class SessionInbox(MessageInbox):
     def is_empty(self) -> bool:
         """Whether the session had no more messages at the last call, and none have come since."""
         return not self.buffer and all(driver.credit.exhausted for driver in self.drivers)
-
-    def hands(self, share: int) -> int:
-        del share
-        return hands_in_session(self.taking.hands)
 
     @property
     def wants(self) -> bool:

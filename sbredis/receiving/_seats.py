@@ -115,11 +115,6 @@ class Seats:
         """The partitions, and the search if there is one: what callers may wait for."""
         return self.drivers if self.search is None else [*self.drivers, self.search]
 
-    @property
-    def is_answered(self) -> bool:
-        """Whether partitions have answered a search."""
-        return self.search is not None and self.search.is_answered
-
     def were_asked(self, since: float) -> bool:
         """Return whether partitions give what they have, or were asked for it ``since`` this time of the loop."""
         return any(source.asked_at >= since for source in self.sources) or not all(
@@ -259,9 +254,10 @@ class Seats:
 
     def await_answers(self, caller: ReceiveCall[Any]) -> None:
         """Let a caller whose time is over wait for the answers to the calls under way."""
-        sources = self.sources
+        sources, search = self.sources, self.search
         caller.unanswered = {source: source.calls - source.under_way for source in sources if source.may_answer}
-        caller.has_answer = self.is_answered or len(caller.unanswered) < sum(source.calls > 0 for source in sources)
+        others_answered = len(caller.unanswered) < sum(source.calls > 0 for source in sources)
+        caller.has_answer = others_answered or (search is not None and search.is_answered)
 
     def found(self, place: int, *, answered: bool, told: bool) -> None:
         """Handle a partition that may have something: ask it, or give it a seat.

@@ -138,7 +138,8 @@ async def receive(
     )  # fmt: skip
     with receiving.progress:
         async with invocation.client() as client, invocation.looking_for(entity_of(path)):
-            async with _receivers(client, path, session, wait.total_seconds()) as another:
+            longest = wait_of(wait.total_seconds(), follow=follow)
+            async with _receivers(client, path, session, longest) as another:
                 await to_a_good_end(lambda stop: receiving.run(another, stop))
             if receiving.reader_gone:
                 raise BrokenPipeError
@@ -308,6 +309,14 @@ class _ReceiveRun:
         except ServiceBusError as error:
             self.failed += 1
             self.invocation.out.remark(f"message {message.sequence_number}: {error.message}")
+
+
+def wait_of(wait: float, *, follow: bool) -> float:
+    """Return the seconds for which a receiver waits on the server.
+
+    A command that receives for ever asks again after each wait. So it waits for some time even if the user gave none.
+    """
+    return max(wait, _RETRY) if follow else wait
 
 
 def delay_after(failures: int, first: float) -> float:

@@ -14,7 +14,7 @@ import pytest
 
 from sbredis import ServiceBusReceivedMessage
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver
-from sbredis.cli._receive import delay_after, environment_of
+from sbredis.cli._receive import delay_after, environment_of, wait_of
 from sbredis.servers import LocalServer
 from tests.cli.children import Child
 from tests.cli.conftest import Bus, Command
@@ -266,6 +266,27 @@ def test_when_it_is_interrupted_all_that_a_running_command_has_started_ends_and_
     assert not handler.is_there()
     assert not handler.done.exists()
     assert counts(bus) == [("1", 0), ("2", 0)]
+
+
+@for_each(("given", "follow", "waits"), [(0.0, True, 1.0), (0.2, True, 1.0), (5.0, True, 5.0), (0.0, False, 0.0)])
+def test_a_command_that_follows_waits_on_the_server_for_a_second_at_least(
+    given: float, follow: bool, waits: float
+) -> None:
+    assert wait_of(given, follow=follow) == waits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("session", ["", "ann", "next"])
+def test_following_without_a_wait_listens_instead_of_asking_again_and_again(
+    bus: Bus, server: LocalServer, session: str
+) -> None:
+    """A receiver that only asks what is there does not listen to the server."""
+    bus.queue(requires_session=bool(session))
+    chosen = ("--session", session) if session else ()
+    with Child("receive", "orders", "--follow", "--wait", "0s", *chosen, "--url", bus.url) as child:
+        wait_until(lambda: server.ask("PUBSUB", "SHARDCHANNELS"))
+        child.signal(signal.SIGINT)
+        assert child.end() == (130, "interrupted: received 0 messages\n")
 
 
 @pytest.mark.slow

@@ -132,7 +132,7 @@ class BusContents:
         return found
 
     async def catch_up(self, entity: Entity) -> None:
-        """Do everything that is due, because a peek does not do it, and move messages that are forwarded."""
+        """Do everything that is due, because a peek only shows it, and move messages that are forwarded."""
 
         def make(partition: Partition, call_id: CallId) -> Request[Awoken]:
             return partition.due(CallId("", 0, call_id.now))

@@ -730,6 +730,13 @@ PLANTED = (
         test="tests/aio/test_known_entities.py::"
         "test_clients_that_wait_for_the_rules_of_a_topic_learn_that_others_have_read_them",
     ),
+    Planted(
+        "a bus does what is due in one partition only",
+        file="sbredis/testing/_contents.py",
+        right="for number in entity.numbers:",
+        wrong="for number in entity.numbers[:1]:",
+        test="tests/testing/test_bus.py::test_dead_letters_of_all_partitions_are_forwarded_before_messages_are_listed",
+    ),
 )
 
 

@@ -210,6 +210,22 @@ async def test_a_list_longer_than_one_peek_is_complete(bus: Bus) -> None:
     assert len(await bus.active("orders")) == len(await bus.sent("orders")) == 2500
 
 
+async def test_dead_letters_of_all_partitions_are_forwarded_before_messages_are_listed(bus: Bus) -> None:
+    """The messages expire only by the list. Nothing else has moved them by then."""
+    await bus.create_queue("graves")
+    await bus.create_queue(
+        "orders", default_message_time_to_live=timedelta(seconds=10), dead_lettering_on_message_expiration=True,
+        forward_dead_lettered_messages_to="graves", enable_partitioning=True, partition_count=3,
+    )  # fmt: skip
+    async with ServiceBusClient(bus.url) as client, client.get_queue_sender("orders") as sender:
+        for key in map(str, range(24)):
+            await sender.send_messages(ServiceBusMessage(key, partition_key=key))
+    assert len({message.sequence_number >> 48 for message in await bus.active("orders")}) == 3
+    bus.clock.advance(seconds=20)
+    assert await bus.dead_lettered("orders") == []
+    assert len(await bus.active("graves")) == 24
+
+
 @pytest.mark.slow
 async def test_a_purge_keeps_locked_messages(bus: Bus, receiver: ServiceBusReceiver) -> None:
     await send(bus, "locked", "deferred", "dead", "active")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import re
 import sys
@@ -58,7 +59,7 @@ async def top(invocation: Invocation, *, every: timedelta, sort: str, text: str,
         raise click.UsageError("top needs a terminal. With --once it prints one screen.")
     view = ViewSettings(order=sort, filter=text)
     async with invocation.administration() as administration:
-        sampler = Sampler(administration, max(every.total_seconds(), 0.1), paced=not once)
+        sampler = Sampler(administration, max(every.total_seconds(), 0.1), most_reads=math.inf if once else 200)
         if once:
             await sampler.round()
             await asyncio.sleep(min(1.0, sampler.every))

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Sampler"]
 
-_READS = 200
-"""The largest number of reads a second. Each partition of an entity costs two."""
 _AT_ONCE = 16
 """The number of entities that are read at the same time, if the pace is not limited."""
 _LISTING = 10.0
@@ -28,18 +26,21 @@ class Sampler:
     """Reads the entities again and again.
 
     Entities that were not read yet are read first, as fast as the servers answer, because somebody waits for them. The
-    others are read one after the other, slowly enough not to load the servers, unless the sampler was made with
-    ``paced=False``.
+    others are read one after the other, slowly enough not to load the servers.
     """
 
-    def __init__(self, administration: ServiceBusAdministrationClient, every: float, *, paced: bool = True) -> None:
+    def __init__(self, administration: ServiceBusAdministrationClient, every: float, *, most_reads: float) -> None:
+        """Read every ``every`` seconds, with at most ``most_reads`` reads a second, two for each partition.
+
+        With ``math.inf``, all entities are always read as fast as the servers answer.
+        """
         self.every = every
         self.sights: dict[str, Sight] = {}
         self.problem: str | None = None
         """Why nothing could be read, or which entities are missing, if that is so."""
         self._missing: str | None = None
         self._administration = administration
-        self._paced = paced
+        self._pause = 1 / most_reads
         self._clock = asyncio.get_running_loop().time
         self._listed_at = float("-inf")
         self._entities: list[SampledEntity] = []
@@ -69,13 +70,13 @@ class Sampler:
         """Read every entity once. Those that were read before are read again even if others cannot be read."""
         if self._clock() - self._listed_at >= _LISTING:
             await self.find()
-        known = set(self.sights) if self._paced else set[str]()
+        known = set(self.sights) if self._pause else set[str]()
         failed: ServiceBusError | None = None
         try:
             await self._read_at_once(iter([entity for entity in self._entities if entity.path not in known]))
         except ServiceBusError as error:
             failed = error
-        await self._read(iter([entity for entity in self._entities if entity.path in known]), 1 / _READS)
+        await self._read(iter([entity for entity in self._entities if entity.path in known]), self._pause)
         if failed is not None:
             raise failed
         self.problem = self._missing

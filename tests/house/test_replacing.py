@@ -62,7 +62,6 @@ ALLOWED = {
     "sbredis.maintenance._publishing._MOST_READ": SMALL,
     "sbredis.maintenance._routing.read_announcement": "announcements that no client hears",
     "sbredis.operating.Sampler.round": BETWEEN,
-    "sbredis.operating._sampling._READS": SMALL,
     "sbredis.receiving._fetching.Stock.took": NOTED,
     "sbredis.receiving._renewing._CLOSING": "the real wait is five seconds, and a renewer has no client",
     "sbredis.registry.Namespace.get_entity": FAULT,

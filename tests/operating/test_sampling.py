@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 
@@ -10,12 +11,14 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.entities import AsyncItemPaged, ListPage
 from sbredis.exceptions import ServiceBusError, ServiceBusServerBusyError
 from sbredis.model import PartitionRuntimeProperties
-from sbredis.operating import Sampler, _sampling
+from sbredis.operating import Sampler
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
 NAMES = ["a", "b", "c"]
+AN_HOUR_EACH = 2 / 3600
+"""The reads a second with which the one partition of a queue takes an hour."""
 
 
 @pytest.fixture
@@ -27,11 +30,10 @@ async def administration(url: str) -> ServiceBusAdministrationClient:
 
 
 async def test_the_first_round_does_not_wait_and_the_next_ones_do(
-    administration: ServiceBusAdministrationClient, monkeypatch: pytest.MonkeyPatch
+    administration: ServiceBusAdministrationClient,
 ) -> None:
-    monkeypatch.setattr(_sampling, "_READS", 2 / 3600)
     async with administration:
-        sampler = Sampler(administration, 0.1)
+        sampler = Sampler(administration, 0.1, most_reads=AN_HOUR_EACH)
         await sampler.find()
         assert (sampler.unread, list(sampler.sights)) == (3, [])
         await sampler.round()
@@ -42,19 +44,16 @@ async def test_the_first_round_does_not_wait_and_the_next_ones_do(
         assert all(sampler.sights[path].now.at == first[path] for path in ("b", "c"))
 
 
-async def test_a_sampler_without_a_pace_never_waits(
-    administration: ServiceBusAdministrationClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_sampling, "_READS", 2 / 3600)
+async def test_a_sampler_without_a_pace_never_waits(administration: ServiceBusAdministrationClient) -> None:
     async with administration:
-        sampler = Sampler(administration, 0.1, paced=False)
+        sampler = Sampler(administration, 0.1, most_reads=math.inf)
         for _ in range(2):
             await sampler.round()
         assert {path: sight.incoming for path, sight in sampler.sights.items()} == dict.fromkeys(NAMES, 0.0)
 
 
 async def test_an_error_of_one_entity_ends_the_round(administration: ServiceBusAdministrationClient) -> None:
-    sampler = Sampler(administration, 0.1)
+    sampler = Sampler(administration, 0.1, most_reads=200)
     async with administration:
         await sampler.find()
     with pytest.raises((ServiceBusError, ValueError), match="closed"):
@@ -63,10 +62,10 @@ async def test_an_error_of_one_entity_ends_the_round(administration: ServiceBusA
 
 
 def sampler_that_cannot_read_b(
-    administration: ServiceBusAdministrationClient, monkeypatch: pytest.MonkeyPatch
+    administration: ServiceBusAdministrationClient, monkeypatch: pytest.MonkeyPatch, most_reads: float = 200
 ) -> Sampler:
     """Return a sampler whose reading of the entity "b" fails when all others are read."""
-    sampler, read = Sampler(administration, 0.1), administration.list_partitions
+    sampler, read = Sampler(administration, 0.1, most_reads=most_reads), administration.list_partitions
 
     async def refuse(_: str) -> ListPage[PartitionRuntimeProperties]:
         await eventually(lambda: sampler.unread == 1)
@@ -82,14 +81,12 @@ def sampler_that_cannot_read_b(
 async def test_after_an_error_entities_that_were_not_read_yet_do_not_wait(
     administration: ServiceBusAdministrationClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_sampling, "_READS", 2 / 3600)
     async with administration:
-        sampler = sampler_that_cannot_read_b(administration, monkeypatch)
+        sampler = sampler_that_cannot_read_b(administration, monkeypatch, most_reads=AN_HOUR_EACH)
         with pytest.raises(ServiceBusServerBusyError):
             await sampler.round()
         assert sorted(sampler.sights) == ["a", "c"]
         monkeypatch.undo()
-        monkeypatch.setattr(_sampling, "_READS", 2 / 3600)
         second = asyncio.create_task(sampler.round())
         await eventually(lambda: sampler.unread == 0)
         assert not second.done()

@@ -368,9 +368,9 @@ class Life:
 
     async def receive(self, sub_queue: str | None = None, most: int = 10_000) -> Counter[str]:
         found: Counter[str] = Counter()
-        async with self.client.get_queue_receiver("orders", sub_queue=sub_queue, max_wait_time=0.01) as receiver:
+        async with self.client.get_queue_receiver("orders", sub_queue=sub_queue) as receiver:
             while found.total() < most:
-                messages = await receiver.receive_messages(min(1000, most - found.total()))
+                messages = await receiver.receive_messages(min(1000, most - found.total()), 0)
                 if not messages:
                     break
                 found.update(map(str, messages))

@@ -64,8 +64,8 @@ async def send(client: ServiceBusClient, count: int, name: str = "orders") -> No
 
 
 async def receive(client: ServiceBusClient, path: str = "orders") -> list[ServiceBusReceivedMessage]:
-    async with client.get_receiver(path, max_wait_time=0.1) as receiver:
-        return await receiver.receive_messages(100)
+    async with client.get_receiver(path) as receiver:
+        return await receiver.receive_messages(100, 0)
 
 
 # -- receivers ---------------------------------------------------------------------------------------------------------

@@ -192,7 +192,7 @@ async def test_the_receiver_looks_at_an_idle_partition_again_while_another_is_bu
 async def test_an_iteration_ends_after_the_receivers_max_wait_time(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.send(*"abc")
-        async with queue.receiver(max_wait_time=0.5) as receiver:
+        async with queue.receiver(max_wait_time=1.5) as receiver:
             assert sorted([str(message) async for message in receiver]) == ["a", "b", "c"]
             await queue.send("d")
             assert str(await anext(receiver)) == "d"

@@ -23,7 +23,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 SLOTS = 16
-SHARING = replace(PATIENT, claiming=0.6)
+SHARING = replace(PATIENT, claiming=2.0)
 
 
 def shards_of(client: ServiceBusClient, role: str) -> set[int]:

@@ -13,7 +13,7 @@ from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusReceiver
 from sbredis.testing import Bus
 from sbredis.workers import SyncContext, Worker
-from tests.waiting import eventually
+from tests.waiting import eventually, wait_until
 from tests.workers.parts import Parts, begun_with
 
 pytestmark = pytest.mark.anyio
@@ -108,15 +108,13 @@ async def test_a_thread_that_ends_just_after_the_time_for_shutdown_keeps_its_out
 async def test_the_time_of_a_plain_function_begins_when_a_thread_is_free(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders")
     worker = Worker(sbredis_bus.url, threads=1)
-    loop, let_go = asyncio.get_running_loop(), threading.Event()
     told: list[tuple[str, bool]] = []
 
-    @worker.queue("orders", timeout=0.02, max_concurrent_calls=2)
+    @worker.queue("orders", timeout=1, max_concurrent_calls=2)
     def place(text: str, context: SyncContext) -> None:
         told.append((text, context.timed_out))
         if len(told) == 1:
-            loop.call_soon_threadsafe(loop.call_later, 0.2, let_go.set)
-            let_go.wait(60)
+            wait_until(lambda: context.timed_out)
             told.append((text, context.timed_out))
 
     async with worker.running():

@@ -133,7 +133,7 @@ async def test_a_scheduled_message_is_judged_by_the_rules_that_exist_at_its_due_
     rules = {"one": [RuleProperties("r", filter=SqlRuleFilter("n = 1"))], "gone": None}
     async with topic_at(url, rules, partitioned=partitioned) as subject, subject.sender() as sender:
         given: dict[Any, Any] = {"n": 1}
-        await sender.schedule_messages(ServiceBusMessage("x", application_properties=given), soon(0.2))
+        await sender.schedule_messages(ServiceBusMessage("x", application_properties=given), soon(2))
         await subject.admin.update_rule(
             "t", "one", {"name": "r", "filter": SqlRuleFilter("n > 0"), "action": SqlRuleAction("SET mark = n + 1")}
         )

@@ -36,7 +36,7 @@ async def test_a_topic_that_cannot_be_found_is_visited_again_without_another_cen
     tries: list[str] = []
     entity_of = Connection.entity
     async with topic_at(url, {"one": None}) as subject, subject.sender() as sender:
-        await sender.schedule_messages(ServiceBusMessage("x"), soon(0.5))
+        await sender.schedule_messages(ServiceBusMessage("x"), soon(2))
         census = HandCensus()
         record = await record_of(subject)
         monkeypatch.setattr(Connection, "entity", find)

@@ -171,7 +171,7 @@ async def test_a_prefetched_message_with_an_ended_lock_is_not_returned_to_a_call
 @in_memory
 async def test_a_timer_releases_prefetched_messages(url: str) -> None:
     """In this test real time passes, and a timer releases messages with short locks."""
-    async with queue_at(url, lock_duration=400) as queue:
+    async with queue_at(url, lock_duration=2_000) as queue:
         await queue.fill(3)
         async with queue.receiver(prefetch_count=5) as receiver:
             await filled(receiver, 3)

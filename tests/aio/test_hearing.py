@@ -58,7 +58,7 @@ async def settle_in(receiver: ServiceBusReceiver) -> None:
         drivers = inbox_of(receiver).drivers
         return len(drivers) == MOST_SEATS and all(each.calls and not each.under_way for each in drivers)
 
-    await eventually(is_there, 10)
+    await eventually(is_there)
 
 
 async def send_away(queue: Queue, receiver: ServiceBusReceiver, text: str) -> None:
@@ -107,7 +107,7 @@ async def test_the_calls_of_a_queue_are_heard_that_was_deleted_and_created_again
         await namespace.create_entity("q", PartitionSettings(), partitioned=True, partitions=PARTITIONS)
         with suppress(MessagingEntityNotFoundError):  # the client notices it now
             await receiver.receive_messages(1, 0)
-        await eventually(lambda: queue.entity.record.id != before, 10)
+        await eventually(lambda: queue.entity.record.id != before)
         assert await slowest(queue, receiver, 3) < 0.5
 
 
@@ -136,7 +136,7 @@ async def test_a_receiver_that_is_closed_while_a_seat_moves_leaves_nothing_behin
         with Gate(queue.client, "grant") as gate:
             gate.shut = True
             await send_away(queue, receiver, "a")
-            await eventually(lambda: inbox_of(receiver)._seats.departing, 10)
+            await eventually(lambda: inbox_of(receiver)._seats.departing)
             (leaver,) = inbox_of(receiver)._seats.departing
             gate.open()
             task.cancel()
@@ -161,7 +161,7 @@ async def test_a_partition_that_a_receiver_leaves_in_trouble_gets_its_credit_bac
         async def is_at_its_seats_only() -> bool:
             return not inbox_of(receiver)._seats.departing and await queue.waiters() == MOST_SEATS
 
-        await eventually(is_at_its_seats_only, 10)
+        await eventually(is_at_its_seats_only)
         task.cancel()
         await asyncio.wait((task,))
 
@@ -174,7 +174,7 @@ async def test_a_receiver_that_is_closed_in_trouble_gives_back_what_it_was_given
         with Gate(queue.client, "grant") as gate:
             gate.fates.extend(["is not answered", "never arrives"])
             task = waiting(receiver)
-            await eventually(lambda: queue.counts_are(0, 1), 10)
+            await eventually(lambda: queue.counts_are(0, 1))
             await receiver.close()
             assert not gate.fates
         assert await queue.counts_are(1, 0)
@@ -219,13 +219,13 @@ async def test_a_closed_receiver_gives_back_what_it_was_given_when_the_partition
             never: list[Fate] = ["never arrives"]
             gate.fates.extend(never * 100_000)
             task = waiting(receiver)
-            await eventually(lambda: queue.counts_are(0, 1), 10)
+            await eventually(lambda: queue.counts_are(0, 1))
             began = loop.time()
             await receiver.close()
             assert 4 < loop.time() - began < 6
             assert await queue.counts_are(0, 1)
             gate.fates.clear()
-            await eventually(lambda: queue.counts_are(1, 0), 20)
+            await eventually(lambda: queue.counts_are(1, 0))
             assert loop.time() - began < 30
         with pytest.raises(ServiceBusError, match="closed"):
             await task
@@ -240,7 +240,7 @@ async def test_a_receiver_is_closed_in_time_if_no_partition_takes_back_its_stock
             await queue.fill(3, at=at)
         receiver = queue.receiver(prefetch_count=12)
         assert len(await receiver.receive_messages(1, 60, gather=False)) == 1
-        await eventually(lambda: queue.counts_are(0, 12), 10)
+        await eventually(lambda: queue.counts_are(0, 12))
         with Gate(queue.client, "abandon") as gate:
             gate.shut = True
             with loop.jumping(lambda _: None):
@@ -248,7 +248,7 @@ async def test_a_receiver_is_closed_in_time_if_no_partition_takes_back_its_stock
                 await receiver.close()
                 assert 9 < loop.time() - began < 11
             assert await queue.counts_are(0, 12)
-        await eventually(lambda: queue.counts_are(11, 1), 10)
+        await eventually(lambda: queue.counts_are(11, 1))
 
 
 async def test_receivers_that_wait_search_together_now_and_then(url: str) -> None:

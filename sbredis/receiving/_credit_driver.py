@@ -133,7 +133,6 @@ class CreditDriver(AskedSource):
 
     @property
     def _is_failing(self) -> bool:
-        """Whether the last call failed."""
         return self._pauses is not None
 
     @property

@@ -278,7 +278,6 @@ class Buffer(deque[Item]):
         return 0.0 if lease is None else lease.until
 
     def _in_order(self, messages: Sequence[Item]) -> bool:
-        """Return whether the lock of each message ends no later than the lock of the next message."""
         return all(self._end(one) <= self._end(other) for one, other in pairwise(messages))
 
 

@@ -15,6 +15,9 @@ of messages in other partitions by a search (:mod:`sbredis.receiving._searching`
 - If no seat is idle, seats go on after a second: the one that is the longest at its partition goes to the partition
   that was found first, and the partition that it leaves is then the last of the found ones.
 
+What was found is known until its partition has answered: it *waits* for a seat, or it has one and is *asked*. If few
+receivers were told of it, and this one wants nothing any more before the answer, it passes the partition on.
+
 So if a receiver takes messages all the time, it is at each partition that has some before as many seconds have passed
 as there are partitions for each seat.
 """

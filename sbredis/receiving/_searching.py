@@ -277,7 +277,6 @@ class PartitionSearch:
             answered(None, await reading())
 
     def _request(self, number: int) -> Request[bool]:
-        """Return the request to a partition."""
         entity, now = self._entity, self._connection.clock.told()
         if entity.record.id != self._id:
             self._requests, self._id = {}, entity.record.id

@@ -387,7 +387,6 @@ class Seats:
             self._inbox.callers.give_up(former)
 
     def _see_off(self) -> None:
-        """Withdraw the credit of partitions without a seat."""
         staying: list[CreditDriver] = []
         for driver in self.departing:
             driver.credit.want(NO_DEMAND)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -35,13 +35,26 @@ if TYPE_CHECKING:
     from sbredis.receiving._callers import ReceiveCall
     from sbredis.receiving._inbox import Inbox
 
-__all__ = ["Seats"]
+__all__ = ["Seats", "failure_to_tell"]
 
 _STAYING: Final = 0.02
 """The seconds for which a receiver stays at a partition that has given something."""
 _LOOK_AT: Final = attrgetter("look_at")
 _FEW: Final = 4
 """The largest number of partitions that a receiver asks for messages without a search."""
+
+
+def failure_to_tell(failures: Iterable[object], *, gone: bool) -> ServiceBusError | None:
+    """Return which of the partitions' failures a caller is told: the first, but that the entity is missing if it is
+    ``gone``.
+    """
+    first: ServiceBusError | None = None
+    for failure in failures:
+        if gone and isinstance(failure, MessagingEntityNotFoundError):
+            return failure
+        if first is None and isinstance(failure, ServiceBusError):
+            first = failure
+    return first
 
 
 class Seeking(Enum):
@@ -124,8 +137,7 @@ class Seats:
     @property
     def _failure(self) -> ServiceBusError | None:
         """Why the last call to a partition has failed, if one has."""
-        failures = [driver.failure for driver in self.drivers]
-        return next((failure for failure in failures if isinstance(failure, ServiceBusError)), None)
+        return failure_to_tell([driver.failure for driver in self.drivers], gone=self._inbox.entity.gone)
 
     @property
     def are_cut_off(self) -> bool:

@@ -162,10 +162,13 @@ class Callers(list[ReceiveCall[Item]]):
             if not await self.wait(caller, until):
                 return
 
-    async def wait_for_all(self, caller: ReceiveCall[Item], until: float) -> None:
-        """Wait until all partitions have answered, or the caller has all messages that it asked for."""
+    async def wait_for_all(self, caller: ReceiveCall[Item], enough_at: float, until: float) -> None:
+        """Wait until all partitions have answered, or the caller has all messages that it asked for.
+
+        From the time ``enough_at`` on, the answer of one partition is enough.
+        """
         while caller.wants and caller.unanswered:
-            if not await self.wait(caller, until):
+            if not await self.wait(caller, enough_at if caller.got or caller.has_answer else until):
                 return
 
     def serve(self, items: Sequence[Item]) -> Sequence[Item]:

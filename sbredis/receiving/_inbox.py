@@ -39,6 +39,10 @@ __all__ = ["Inbox"]
 _log = logging.getLogger("sbredis.client")
 _CHECKING = 1.0
 """The seconds between checks whether there is still a connection over which a partition can wake waiting callers."""
+_PASSING_OVER = 2
+"""After this many times of a late answer, a call for what is there does without the answers that it lacks. Each of them
+may be late only in its turn: the search, the partitions that it has found, and those that then get their seats.
+"""
 _HURRYING = 0.1
 """The seconds between checks for calls that are late for a caller whose time is over."""
 
@@ -340,7 +344,9 @@ class Inbox(ABC, Generic[Item]):
             raise self._seats.unreachable()
 
     async def _wait_for_all(self, caller: ReceiveCall[Item], latest: float) -> None:
-        await self.callers.wait_for_all(caller, min(latest, self._loop.time() + self._timings.answering))
+        now, timings = self._loop.time(), self._timings
+        enough_at = min(latest, now + _PASSING_OVER * timings.late)
+        await self.callers.wait_for_all(caller, enough_at, min(latest, now + timings.answering))
 
     async def _wait_for_answers(self, caller: ReceiveCall[Item], came: float, latest: float) -> None:
         """Wait for the answers to the calls under way, because they may still bring messages.

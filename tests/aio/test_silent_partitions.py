@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from sbredis.aio import ServiceBusReceiver
+from sbredis.aio import ServiceBusClient, ServiceBusReceiver
 from sbredis.client import Timings
 from sbredis.exceptions import MessagingEntityNotFoundError, OperationTimeoutError, ServiceBusConnectionError
-from sbredis.model import ServiceBusReceivedMessage
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from tests.aio.diverting import divert
 from tests.aio.gates import Gate
 from tests.aio.queues import Queue, bodies, in_memory, queue_at
@@ -130,6 +130,35 @@ async def test_a_call_that_does_not_wait_asks_all_partitions_and_passes_over_the
         messages, took = await timed(receiver, 0)
         assert bodies(messages) == ["later"]
         assert took <= 1
+
+
+async def test_a_call_that_does_not_wait_ends_after_two_late_answers_however_many_it_needs(url: str) -> None:
+    """The search, the 16 partitions with a seat, and the others: each answers in time, but one after the other."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    async with ServiceBusClient(url, slot_count=24, _timings=TIMINGS) as client:
+        await client.ensure_queue("wide", enable_partitioning=True, partition_count=24)
+        async with client.get_queue_sender("wide") as sender, client.get_queue_receiver("wide") as receiver:
+            for key in map(str, range(100)):
+                await sender.send_messages(ServiceBusMessage(key, partition_key=key))
+            transport = client._connection.transport
+            through = transport.call
+
+            async def slow(script: Any, *arguments: Any, **options: Any) -> Any:
+                if script.name in {"grant", "find_ready"}:
+                    await asyncio.sleep(0.9 * TIMINGS.late)
+                return await through(script, *arguments, **options)
+
+            divert(transport, slow)
+            try:
+                with loop.jumping(lambda _: None):
+                    began = loop.time()
+                    messages = await receiver.receive_messages(100, 0)
+                    took = loop.time() - began
+            finally:
+                divert(transport, through)
+            assert 0 < len(messages) < 100
+            assert took <= 2 * TIMINGS.late
 
 
 @pytest.mark.parametrize("wait", [0, 0.5, 2])

@@ -6,9 +6,10 @@ import asyncio
 import json
 import random
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
-from sbredis.model import ServiceBusSubQueue
+from sbredis.model import ServiceBusReceivedMessage, ServiceBusSubQueue
 from sbredis.servers import LocalServer
 from tests.waiting import eventually_in_steps
 from tests.workers.chaos.journal import summary
@@ -50,6 +51,7 @@ async def poison(server: LocalServer, folder: Path, times: int, kinds: tuple[str
             replacing.cancel()
             await asyncio.gather(replacing, return_exceptions=True)
         buried = await dead_in(town)
+        named = await require_signal(town)
         assert buried >= town.killers, f"messages that kill are no dead letters: {town.killers - buried}"
         starts = Counter[int]()
         for each in town.handlings():
@@ -62,7 +64,7 @@ async def poison(server: LocalServer, folder: Path, times: int, kinds: tuple[str
         slow = len(buried - town.killers)
         return (
             f"{len(town.killers)} messages killed {len(town.ends.killed)} workers; {summary(town.handlings())}; "
-            f"{slow} others died after a turn that was too short for them"
+            f"{slow} others died after a turn that was too short for them; {named} dead letters name the signal"
         )
 
 
@@ -105,10 +107,28 @@ async def what_is_left(town: Town) -> str:
     return f"not done: {missing}; waiting: {waiting}; wrongly dead, and not dead: {dead}"
 
 
+async def dead_letters(town: Town, kind: str) -> Sequence[ServiceBusReceivedMessage]:
+    receiver = town.client.get_queue_receiver(kind, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
+    return await receiver.peek_messages(1000, sequence_number=1)
+
+
 async def dead_of(town: Town, kind: str) -> list[int]:
     """Return the numbers of the dead letters of an entity."""
-    receiver = town.client.get_queue_receiver(kind, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
-    return [json.loads(str(message))["id"] for message in await receiver.peek_messages(1000, sequence_number=1)]
+    return [json.loads(str(message))["id"] for message in await dead_letters(town, kind)]
+
+
+async def require_signal(town: Town) -> int:
+    """Require that a dead letter names the signal if the process of a handler has ended. Return how many do.
+
+    If the worker itself has died at the last delivery, the partition buries the message, and knows no signal.
+    """
+    reasons = Counter[tuple[str | None, str | None]]()
+    for message in await dead_letters(town, "process") if "process" in town.kinds else ():
+        reasons[message.dead_letter_reason, message.dead_letter_error_description] += 1
+    named = reasons.pop(("HandlerProcessDied", "The process of the handler ended with the signal SIGKILL."), 0)
+    silent = {each: count for each, count in reasons.items() if each[0] != "MaxDeliveryCountExceeded"}
+    assert not silent, f"dead letters that do not name the signal: {silent}"
+    return named
 
 
 async def dead_in(town: Town) -> set[int]:

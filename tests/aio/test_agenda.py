@@ -184,6 +184,26 @@ def test_an_unreadable_slot_is_retried_without_blocking_the_others() -> None:
     assert agenda.next(6.0, 6.0) == first
 
 
+def test_an_entity_that_is_removed_during_a_failed_read_is_not_read_again() -> None:
+    agenda = Agenda(PACE)
+    agenda.set_entities({"a": [0], "b": [0]}, 0.0)
+    read = agenda.next(0.0, 0.0)
+    assert read == Read(0, ("a", "b"))
+    agenda.remove_entity("a")
+    agenda.read_failed(read, 1.0)
+    assert agenda.next(9.0, 9.0) == Read(0, ("b",))
+
+
+def test_the_round_passes_over_a_slot_in_its_pause_after_a_failure() -> None:
+    agenda = an_agenda(A, C)
+    agenda.missed(0)
+    at = PACE.round / 2 - 0.1  # just before the first part of the round, which is for the slot 0
+    read = agenda.next(at, at)
+    assert read == Read(0, ("a",))
+    agenda.read_failed(read, at)
+    assert isinstance(agenda.next(at + 0.4, at + 0.4), Sleep)  # the pause lasts for half a second at least
+
+
 def test_an_entity_gains_and_loses_places() -> None:
     """The client has got the shards of other slots."""
     agenda = Agenda(PACE)

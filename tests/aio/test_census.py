@@ -195,6 +195,21 @@ async def test_an_entity_is_gone_only_if_the_registry_says_so(url: str) -> None:
         assert await cold.find("unknown") is None
 
 
+async def test_a_census_that_reads_a_bucket_from_its_beginning_forgets_what_is_not_there(url: str) -> None:
+    """The log of the bucket does not have the deletion any more."""
+    async with kept_at(url) as kept:
+        cold = DutyResources.of(kept.connection).census
+        await cold.read()
+        assert {record.path for record in cold.by_id.values()} == {"q"}
+        await kept.namespace.delete_entity("q")
+        entries = kept.namespace._steps.registry.keys("q")[8]
+        assert await kept.connection.transport.command("ZREM", entries, "q", key=entries) == 1
+        for log in cold._logs.logs:
+            log.restart()
+        await cold.read()
+        assert cold.by_id == {}
+
+
 # -- large buckets -----------------------------------------------------------------------------------------------------
 
 MANY = 260  # more than one page

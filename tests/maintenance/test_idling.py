@@ -186,22 +186,24 @@ def test_a_failed_removal_is_tried_again_after_a_pause_with_new_questions() -> N
     assert agenda.next(now, now) == RemoveIdle("a")
 
 
-@pytest.mark.parametrize("when", ["waiting", "asked", "idle", "removing"])
+@pytest.mark.parametrize("when", ["waiting", "asked", "idle", "removing", "failing"])
 def test_an_entity_that_is_gone_is_forgotten(when: str) -> None:
     agenda, now = an_agenda("a", numbers=(0,)), 0.0
     todo = None
     if when != "waiting":
         todo = agenda.next(now, now)
         assert isinstance(todo, ReadQuiet)
-    if when in ("idle", "removing"):
+    if when in ("idle", "removing", "failing"):
         agenda.read_done(todo, [LONG_AGO], now)  # type: ignore[arg-type]
-    if when == "removing":
+    if when in ("removing", "failing"):
         assert agenda.next(now, now) == RemoveIdle("a")
     agenda.set_entities({}, now)
     if when == "asked":
         agenda.read_done(todo, [LONG_AGO], now)  # type: ignore[arg-type]
     if when == "removing":
         agenda.kept("a", 0.0, now)
+    if when == "failing":
+        agenda.removal_failed("a", now)
     assert agenda.next(1e9, 1e9) == Wait(inf)
     assert agenda.at_rest
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -141,8 +142,8 @@ echo "${SBREDIS_TEST_FORM:-${SBREDIS_TEST_SERVER:-wheel}}: $*" >>ran
 """Stands in for the Python that runs the tests."""
 
 
-def runs_of(part: str, folder: Path) -> list[str]:
-    """Return the runs of pytest that ``tools/side-by-side`` starts for a part."""
+def runs_of(part: str, folder: Path, **environment: str) -> list[str]:
+    """Return the runs of pytest that ``tools/side-by-side`` starts for a part. By default, Python keeps nothing."""
     (folder / "tools").mkdir()
     (folder / "tests").mkdir()
     (folder / "tests/test_one.py").write_text("pytestmark = pytest.mark.conformance\n", "utf-8")
@@ -153,7 +154,12 @@ def runs_of(part: str, folder: Path) -> list[str]:
     python.write_text(PYTHON, "utf-8")
     python.chmod(0o755)
     subprocess.run(
-        ["/bin/sh", "tools/side-by-side", part, "--maxfail=7"], cwd=folder, check=True, capture_output=True, timeout=120
+        ["/bin/sh", "tools/side-by-side", part, "--maxfail=7"],
+        cwd=folder,
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | environment,
+        check=True,
+        capture_output=True,
+        timeout=120,
     )
     return sorted((folder / "ran").read_text("utf-8").splitlines())
 
@@ -197,6 +203,16 @@ def test_all_parts_are_run_one_after_the_other(tmp_path: Path) -> None:
     (tmp_path / "rest").mkdir()
     runs = [runs_of(part, tmp_path / part) for part in ("all", "test", "rest")]
     assert runs[0] == sorted(runs[1] + runs[2])
+
+
+def test_the_tests_are_compiled_once_before_several_processes_run_them(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for name, count in (("first", 2), ("again", 0)):
+        (tmp_path / name).mkdir()
+        runs = runs_of("test", tmp_path / name, PYTHONPYCACHEPREFIX=str(kept))
+        assert sum("--collect-only tests/" in run for run in runs) == count
+        (kept / "test_one.cpython-311-pytest-9.0.0.pyc").touch()
 
 
 def test_an_unknown_part_is_refused(tmp_path: Path) -> None:

@@ -161,6 +161,7 @@ echo "details of $2"
     ran = subprocess.run(
         ["/bin/sh", "tools/side-by-side", "test"],
         cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
         capture_output=True,
         text=True,
         check=False,

@@ -234,10 +234,17 @@ WRONG = {
 }
 
 
-@pytest.mark.usefixtures("entities")
+@pytest.fixture
+def before(entities: None, sbredis: Command) -> list[object]:
+    """All entities, before a command runs."""
+    del entities
+    return everything(sbredis)
+
+
 @for_each(("arguments", "text"), [pytest.param(*each, id=name) for name, each in WRONG.items()])
-def test_a_wrong_command_is_refused_and_changes_nothing(sbredis: Command, arguments: list[str], text: str) -> None:
-    before = everything(sbredis)
+def test_a_wrong_command_is_refused_and_changes_nothing(
+    sbredis: Command, before: list[object], arguments: list[str], text: str
+) -> None:
     ran = sbredis(*arguments)
     assert (ran.code, ran.out) == (2, "")
     assert text in ran.err

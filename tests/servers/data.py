@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import stat
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from sbredis.servers import ServerBinary, acquire
 from sbredis.servers._ask import Reply, ask
@@ -14,12 +16,27 @@ __all__ = ["Reply", "ask", "content", "keys_of", "last_increment", "modes", "wri
 
 
 def write_data(folder: Path, count: int = 10, *, binary: ServerBinary | None = None) -> Path:
-    """Let a server store ``k0`` to ``k9`` and end. Return the file to which it wrote."""
-    with acquire(folder, linger=0, binary=binary, timeout=60) as lease:
-        for number in range(count):
-            ask(lease.socket_path, "SET", f"k{number}", "v" * 100)
-    gone(folder)
+    """Make the folder of a server that has stored ``k0`` to ``k9`` and ended. Return the file to which it wrote."""
+    folder.mkdir(mode=0o700, parents=True)
+    for name, data in _written(count, binary).items():
+        if data is None:
+            (folder / name).mkdir(mode=0o700)
+        else:
+            (folder / name).write_bytes(data)
+            (folder / name).chmod(0o600)
     return last_increment(folder)
+
+
+@cache
+def _written(count: int, binary: ServerBinary | None) -> dict[str, bytes | None]:
+    """Let a server store keys and end, once for all tests of this process. Return the content of its folder."""
+    with TemporaryDirectory() as parent:
+        folder = Path(parent) / "data"
+        with acquire(folder, linger=0, binary=binary, timeout=60) as lease:
+            for number in range(count):
+                ask(lease.socket_path, "SET", f"k{number}", "v" * 100)
+        gone(folder)
+        return content(folder)
 
 
 def gone(folder: Path) -> None:

@@ -19,6 +19,8 @@ Given = TypeVarTuple("Given")
 class OneThreadLoop(asyncio.SelectorEventLoop):
     """An event loop that raises an error when another thread uses it, except for ``call_soon_threadsafe``."""
 
+    timers = 0
+    """The number of timers that were set."""
     _runs_in: int | None = None
 
     def run_forever(self) -> None:
@@ -42,6 +44,7 @@ class OneThreadLoop(asyncio.SelectorEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         self._refuse_other_threads()
+        self.timers += 1
         return super().call_at(when, callback, *args, context=context)
 
     def _refuse_other_threads(self) -> None:

@@ -39,6 +39,7 @@ from tests.aio.gates import Gate
 from tests.aio.queues import GATHERING, Calls, HandClock, bodies, both, in_memory, queue_at, receive_exactly
 from tests.aio.scissors import Scissors
 from tests.aio.session_queues import SessionQueue, session_of, session_queue_at, steps
+from tests.loops import OneThreadLoop
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -154,7 +155,7 @@ async def test_a_caller_that_waits_with_all_messages_held_that_may_be_gets_more_
         assert bodies(received) == ["1000", "1001"]
 
 
-async def test_a_receiver_does_nothing_while_a_message_returns_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_receiver_does_nothing_while_a_message_returns_for_long() -> None:
     """Its timer was set for the latest call, and fires meanwhile. It is not set again and again."""
     async with (
         session_queue_at("memory://returning", timings=replace(Timings(), late=0.01)) as queue,
@@ -162,22 +163,17 @@ async def test_a_receiver_does_nothing_while_a_message_returns_for_long(monkeypa
     ):
         await queue.send_to("a", *"1234")
         message = await anext(receiver)
-        loop, timers = asyncio.get_running_loop(), list[float]()
-        set_timer = loop.call_at
-
-        def call_at(when: float, *rest: Any, **context: Any) -> asyncio.TimerHandle:
-            timers.append(when)
-            return set_timer(when, *rest, **context)
-
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, OneThreadLoop)
         with Gate(queue.client, "abandon") as returning:
             returning.shut = True
             abandoning = asyncio.create_task(receiver.abandon_message(message))
             await returning.reached()
             until = loop.time() + 0.1  # the time of the timer has come then: an answer would be late before that
             await eventually(lambda: loop.time() >= until)
-            monkeypatch.setattr(loop, "call_at", call_at)
+            before = loop.timers
             await steps(1000)
-            assert len(timers) < 20
+            assert loop.timers - before < 20
             returning.open()
             await abandoning
         assert str(await anext(receiver)) == "1"

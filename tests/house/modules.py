@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -38,13 +38,14 @@ class Module:
     def tree(self) -> ast.Module:
         return _parsed(self.path)
 
-    def imports(self) -> Iterator[str]:
-        """Yield the full name of each import anywhere in the module, including imports in functions and imports only
+    @cache  # noqa: B019 -- several tests ask; the names are few
+    def imports(self) -> list[str]:
+        """Return the full name of each import anywhere in the module, including imports in functions and imports only
         for types.
 
-        ``from a.b import c`` yields ``a.b.c``, because ``c`` may be a module.
+        ``from a.b import c`` gives ``a.b.c``, because ``c`` may be a module.
         """
-        yield from self._imports_in(ast.walk(self.tree))
+        return list(self._imports_in(ast.walk(self.tree)))
 
     def loads(self) -> Iterator[str]:
         """Yield the full name of each import that runs when the module is loaded."""
@@ -61,8 +62,14 @@ class Module:
                     above = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1])
                     base = f"{above}.{base}".rstrip(".")
                 yield from (f"{base}.{alias.name}" for alias in node.names)
-            elif isinstance(node, ast.Call) and ast.unparse(node.func) in {"importlib.import_module", "__import__"}:
-                yield from (str(arg.value) for arg in node.args[:1] if isinstance(arg, ast.Constant))
+            else:
+                match node:
+                    case ast.Call(
+                        func=ast.Attribute(value=ast.Name(id="importlib"), attr="import_module")
+                        | ast.Name(id="__import__"),
+                        args=[ast.Constant(value=name), *_],
+                    ):
+                        yield str(name)
 
 
 def _loaded(statements: Iterable[ast.stmt]) -> Iterator[ast.AST]:

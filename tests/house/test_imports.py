@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -216,7 +217,7 @@ def test_a_module_imports_only_what_it_may(module: Module) -> None:
     The two libraries cancel differently: in anyio a scope stays cancelled, in asyncio a task is cancelled once.
     """
     assert module.folder in ALLOWED, f"{module.folder} has no row in the table of this test, nor in ARCHITECTURE.md"
-    imported = list(module.imports())
+    imported = module.imports()
     assert [name for name in imported if refused(module, name)] == [], "a folder on the same floor or a higher one"
     reserved = [
         name
@@ -324,6 +325,7 @@ def test_the_links_in_the_package_lead_to_the_folders_at_the_root() -> None:
         assert link.resolve() == ROOT / name
 
 
+@cache
 def exports() -> dict[tuple[str, str], str]:
     """Return the package that exports a name of a private module, for each such module and name."""
     found: dict[tuple[str, str], str] = {}

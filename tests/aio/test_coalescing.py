@@ -44,15 +44,6 @@ async def ended(tasks: list[asyncio.Task[None]]) -> list[BaseException | None]:
 # -- how many calls ----------------------------------------------------------------------------------------------------
 
 
-async def test_many_concurrent_sends_take_few_calls(url: str) -> None:
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q", max_in_flight=5000) as sender:
-        with Calls(queue.transport) as calls:
-            await asyncio.gather(*sends(sender, *map(str, range(800))))
-        assert calls.by_script["send"] <= 6
-        (found,) = await stored_bodies(queue)
-        assert sorted(map(int, found)) == list(range(800))
-
-
 @pytest.mark.everywhere("the partitions lie on several nodes")
 async def test_concurrent_sends_to_many_partitions_take_few_calls(url: str) -> None:
     async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:

@@ -194,12 +194,6 @@ async def test_tasks_and_threads_record_in_one_transaction(client: ServiceBusCli
         ]
 
 
-async def test_a_transaction_that_records_nothing_makes_no_call(client: ServiceBusClient) -> None:
-    async with client.transaction() as tx:
-        pass
-    assert tx.duplicates == ()
-
-
 async def test_one_message_object_can_be_sent_twice_under_two_ids(client: ServiceBusClient) -> None:
     await client.ensure_queue("once", requires_duplicate_detection=True, colocate_with="inputs")
     message = ServiceBusMessage("same")
@@ -542,18 +536,6 @@ async def test_a_lock_is_renewed_together_with_what_is_sent(url: str) -> None:
             await receiver.renew_message_lock(first)
             clock.move(25)
             await receiver.complete_message(first)
-
-
-async def test_a_renewal_that_is_rolled_back_leaves_the_lock(client: ServiceBusClient) -> None:
-    await send(client, "inputs", "1")
-    async with client.get_queue_receiver("inputs") as receiver:
-        (message,) = await receive_exactly(receiver, 1)
-        before = message.locked_until_utc
-        async with client.transaction() as tx:
-            tx.renew_message_lock(message)
-            tx.rollback()
-        assert message.locked_until_utc == before
-        await receiver.complete_message(message)
 
 
 async def test_a_message_is_renewed_or_settled_and_a_session_has_another_lock(client: ServiceBusClient) -> None:

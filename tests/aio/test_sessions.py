@@ -677,9 +677,9 @@ async def test_the_state_of_a_session_is_shown_whoever_holds_it(url: str, partit
 @both
 async def test_sessions_are_listed_page_by_page(url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The list contains exactly the sessions with active messages or a state."""
-    monkeypatch.setattr(session_lists, "_PAGE", 100)
+    monkeypatch.setattr(session_lists, "_PAGE", 30)
     async with session_queue_at(url, partitioned=partitioned) as queue:
-        names = [f"{number:04} näme" for number in range(530)]
+        names = [f"{number:04} näme" for number in range(160)]
         async with queue.client.get_queue_sender("q") as sender:
             await asyncio.gather(*(sender.send_messages(ServiceBusMessage("x", session_id=name)) for name in names))
         for name, settle in (("deferred", True), ("with a state", False)):
@@ -705,7 +705,7 @@ async def test_sessions_are_listed_page_by_page(url: str, partitioned: bool, mon
 async def test_sessions_can_be_listed_by_the_time_of_their_last_state_change(
     url: str, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_lists, "_PAGE", 100)
+    monkeypatch.setattr(session_lists, "_PAGE", 30)
     clock = HandClock()
     async with session_queue_at(url, partitioned=partitioned, clock=clock) as queue:
 
@@ -719,7 +719,7 @@ async def test_sessions_can_be_listed_by_the_time_of_their_last_state_change(
         since = datetime.fromtimestamp(clock.utc(), UTC)
         await keep("at that time")
         clock.move(10)
-        names = [f"late {number}" for number in range(230)]
+        names = [f"late {number}" for number in range(70)]
         await asyncio.gather(*map(keep, names))
         await keep("removed")
         async with queue.session("removed") as receiver:

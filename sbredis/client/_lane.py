@@ -165,10 +165,13 @@ class Lane(ABC, Generic[T, R]):
         self._loop = asyncio.get_running_loop()
         self.gathering: Jobs[T] = Jobs()
         """The jobs that wait for the next call. Only the lane changes it."""
-        self._pipelines = [Pipeline(self, number) for number in range(self.depth)]
+        self._pipelines = [Pipeline(self, place) for place in range(self.depth)]
+        self._idle = list(self._pipelines)
+        """The pipelines that make no call, and will not make one in this or the next turn. The first is woken first."""
+        self._woken = False
+        """Whether one of the others takes the gathered jobs in this or the next turn of the event loop."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
-        self._woken = False
 
     # -- the operation of this kind of lane ----------------------------------------------------------------------------
 
@@ -249,7 +252,7 @@ class Lane(ABC, Generic[T, R]):
         jobs.futures.append(future)
         jobs.deadlines.append(deadline)
         jobs.terms.append(terms)
-        if not self._woken:
+        if self._idle and not self._woken:
             self._wake()
         if deadline < self._timer_at:
             self._watch(min(deadline, self._loop.time() + _TICK))
@@ -268,7 +271,7 @@ class Lane(ABC, Generic[T, R]):
     @property
     def busy(self) -> bool:
         """Whether jobs wait or a call is under way."""
-        return bool(self.gathering) or any(pipeline.busy for pipeline in self._pipelines)
+        return bool(self.gathering) or len(self._idle) < len(self._pipelines)
 
     def close(self) -> None:
         """Fail all jobs, because the client is closed."""
@@ -283,7 +286,10 @@ class Lane(ABC, Generic[T, R]):
             jobs.clear()
 
     def next_jobs(self, pipeline: Pipeline[T, R]) -> Jobs[T]:
-        """Return the jobs for a pipeline's next call. Wake another pipeline for the jobs that this one leaves."""
+        """Return the jobs for the next call of a pipeline that was woken. Wake another one for those that it leaves.
+
+        If there are no jobs, the pipeline is idle.
+        """
         self._woken = False
         jobs, self.gathering = self.gathering, Jobs()  # a type argument would cost more than the object itself
         count, ordered = len(jobs.futures), pipeline is self._pipelines[0]
@@ -297,8 +303,10 @@ class Lane(ABC, Generic[T, R]):
             if count < len(jobs.futures):
                 rest, jobs = jobs, jobs.take(count)
                 self.gathering.put_back(rest)
-        if self.gathering.futures:
+        if self.gathering.futures and self._idle:
             self._wake()
+        if not jobs.futures:
+            self._idle.insert(pipeline.place, pipeline)
         return jobs
 
     def _first_of(self, jobs: Jobs[T]) -> Jobs[T]:
@@ -311,28 +319,26 @@ class Lane(ABC, Generic[T, R]):
                 return first
         return jobs
 
-    def _wake(self) -> None:
-        """Let a pipeline that is not busy make a call, because there are jobs.
+    def go_on(self, pipeline: Pipeline[T, R]) -> None:
+        """Note that the call of a pipeline has ended. If jobs wait, let it make another call in the next turn.
 
-        If the call would not be written at once, or more jobs come, it is made in the next turn of the event loop, with
-        all jobs of this turn.
+        The callers that have their outcomes now may submit more before that.
         """
-        for pipeline in self._pipelines:
-            if not pipeline.busy:
-                self._woken = pipeline.busy = True
-                number, entity = self.link.number, self.entity
-                quiet = number in entity.numbers and self.connection.transport.is_quiet(entity.partition(number).keys)
-                if quiet and not (self.carries and self.in_company):
-                    pipeline.begin()
-                else:
-                    self.begin_soon(pipeline)
-                return
+        self._idle.insert(pipeline.place, pipeline)
+        if self.gathering.futures and not self._woken:
+            self._wake(at_once=False)
 
-    def begin_soon(self, pipeline: Pipeline[T, R]) -> None:
-        """Let a pipeline make its next call in the next turn of the event loop, with all jobs that come until then."""
+    def _wake(self, *, at_once: bool = True) -> None:
+        """Let an idle pipeline make a call, because there are jobs.
+
+        If the call would not be written ``at_once``, or more jobs come, it is made in the next turn of the event loop,
+        with all jobs of this turn.
+        """
+        pipeline, self._woken = self._idle.pop(0), True
         number, entity = self.link.number, self.entity
         if number in entity.numbers:
-            self.connection.transport.soon(entity.partition(number).keys, pipeline.begin)
+            at_once = at_once and not (self.carries and self.in_company)
+            self.connection.transport.soon(entity.partition(number).keys, pipeline.begin, at_once=at_once)
         else:
             self._loop.call_soon(pipeline.begin)
 
@@ -417,12 +423,12 @@ class Lane(ABC, Generic[T, R]):
 class Pipeline(Generic[T, R]):
     """Makes the calls of a lane, one after the other."""
 
-    def __init__(self, lane: Lane[T, R], number: int) -> None:
-        self.busy = False
-        """Whether a call is under way, or will be made in this or the next turn of the event loop."""
+    def __init__(self, lane: Lane[T, R], place: int) -> None:
+        self.place = place
+        """The place of the pipeline in its lane, from 0."""
         self._lane = lane
         self._loop = asyncio.get_running_loop()
-        self._letter = f"{lane.letter}{number or ''}"
+        self._letter = f"{lane.letter}{place or ''}"
         self._jobs: Jobs[T] = Jobs()
         """The jobs of the call under way that have not ended."""
         self._request: Request[R] | None = None
@@ -456,7 +462,6 @@ class Pipeline(Generic[T, R]):
         lane = self._lane
         jobs = self._jobs = lane.next_jobs(self)
         if not jobs.futures:
-            self.busy = False
             return
         self._defect_logged = False
         self._request = None
@@ -480,7 +485,7 @@ class Pipeline(Generic[T, R]):
 
     def _answered(self, _: object, reply: Any) -> None:
         """End the call with the reply to its first attempt."""
-        jobs, request = self._jobs, self._request
+        jobs, request, self._request = self._jobs, self._request, None
         assert request is not None
         if jobs.futures:  # the client is open
             try:
@@ -496,19 +501,12 @@ class Pipeline(Generic[T, R]):
                 self._fail_by_defect(jobs, defect)
         if self._rides:
             self._fail_rides()
-        self._go_on()
+        self._lane.go_on(self)
 
     def _failed(self, call: Any, failure: Any) -> None:
         """Make the further attempts at a call in a task."""
         connection = self._lane.connection
         connection.start(self._finish(partial(connection.transport.finish, call, failure)))
-
-    def _go_on(self) -> None:
-        self._request = None
-        if self._lane.gathering.futures:
-            self._lane.begin_soon(self)  # the callers that have their outcomes now may submit more before that
-        else:
-            self.busy = False
 
     # -- further attempts ----------------------------------------------------------------------------------------------
 
@@ -526,9 +524,9 @@ class Pipeline(Generic[T, R]):
             for jobs in self.under_way():
                 self._fail_by_defect(jobs, defect)
         finally:
-            self._search = None
+            self._request = self._search = None
             self._fail_rides()
-        self._go_on()
+        lane.go_on(self)
 
     def _fail_by_defect(self, jobs: Jobs[T], defect: Exception) -> None:
         lane = self._lane

@@ -131,16 +131,16 @@ class Transport:
                 return await self.go_on(call, started, timeout, reply)
         return await self.go_on(call, started, timeout, None, replicated=replicated)
 
-    def is_quiet(self, keys: Keys) -> bool:
-        """Whether a call that begins now would be written at once, because no other call is or was just under way."""
-        wire = self._wire_of(keys.slot)
-        return wire is not None and wire.quiet
+    def soon(self, keys: Keys, work: Callable[[], None], *, at_once: bool) -> None:
+        """Do some work in the next turn of the event loop, which begins calls with these keys.
 
-    def soon(self, keys: Keys, work: Callable[[], None]) -> None:
-        """Do some work in the next turn of the event loop, which begins calls with these keys."""
+        It is done ``at_once`` if its calls are written at once then, because no other call is or was just under way.
+        """
         wire = self._wire_of(keys.slot)
         if wire is None:
             self._loop.call_soon(work)
+        elif at_once and wire.quiet:
+            work()
         else:
             wire.soon(work)
 

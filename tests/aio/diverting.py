@@ -16,7 +16,8 @@ def divert(transport: Any, call: Callable[..., Awaitable[Any]]) -> None:
     transport.call = call
     if call == type(transport).call.__get__(transport):
         transport.__dict__.pop("begin", None)
-        transport.__dict__.pop("is_quiet", None)
+        transport.__dict__.pop("soon", None)
     else:
+        soon = type(transport).soon
         transport.begin = lambda *_, **__: False
-        transport.is_quiet = lambda _: False
+        transport.soon = lambda keys, work, **_: soon(transport, keys, work, at_once=False)

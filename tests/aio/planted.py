@@ -598,7 +598,7 @@ PLANTED = (
     Planted(
         "no call is woken for the jobs that another one leaves",
         file="sbredis/client/_lane.py",
-        right="        if self.gathering.futures:\n            self._wake()",
+        right="        if self.gathering.futures and self._idle:\n            self._wake()",
         wrong="        if not jobs:\n            self._wake()",
         test="tests/aio/test_coalescing.py::test_a_second_call_takes_what_the_first_one_leaves",
     ),
@@ -654,15 +654,15 @@ PLANTED = (
     Planted(
         "a lane stops although jobs wait",
         file="sbredis/client/_lane.py",
-        right="if self._lane.gathering.futures:",
-        wrong="if len(self._lane.gathering) > 1:",
+        right="if self.gathering.futures and not self._woken:",
+        wrong="if len(self.gathering) > 1 and not self._woken:",
         test="tests/client/test_lane_machine.py::test_each_caller_gets_the_outcome_of_its_messages",
     ),
     Planted(
         "a pipeline is woken during its call",
         file="sbredis/client/_lane.py",
-        right="            if not pipeline.busy:\n",
-        wrong="            if pipeline is self._pipelines[0] or not pipeline.busy:\n",
+        right="self._idle.pop(0), True",
+        wrong="self._idle[0], True",
         test="tests/client/test_lane_machine.py::test_each_caller_gets_the_outcome_of_its_messages",
     ),
     Planted(

@@ -47,16 +47,16 @@ def submitted(partition: PartitionClient, job: CallJob[Counts]) -> asyncio.Futur
     return partition.calling("x").submit(job)
 
 
-def is_idle(queue: Queue) -> bool:
-    """Return whether a call would be sent at once."""
-    return queue.transport.is_quiet(queue.partitions[0].keys)
-
-
 def wire_of(queue: Queue) -> Wire:
     node = queue.transport._nodes.by_slot[queue.partitions[0].keys.slot]
     assert node is not None
     assert node.calls.wire is not None
     return node.calls.wire
+
+
+def is_idle(queue: Queue) -> bool:
+    """Return whether a call would be sent at once."""
+    return wire_of(queue).quiet
 
 
 async def idle_partition(queue: Queue) -> PartitionClient:

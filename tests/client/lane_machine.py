@@ -201,11 +201,11 @@ class Machine:
     async def first_connection(self, *_: object) -> None:
         """All servers were reached before."""
 
-    def is_quiet(self, _: object) -> bool:
-        return not self.calls and self.draws.random() < 0.5
-
-    def soon(self, _: object, work: Callable[[], None]) -> None:
-        self.loop.call_soon(work)
+    def soon(self, _: object, work: Callable[[], None], *, at_once: bool) -> None:
+        if at_once and not self.calls and self.draws.random() < 0.5:
+            work()
+        else:
+            self.loop.call_soon(work)
 
     def begin(
         self,

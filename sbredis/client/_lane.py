@@ -31,8 +31,17 @@ from operator import not_
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
 from sbredis.client._delivering import CallDelivery, DefectError, DisplacedError, Halving, NextStep, UnmadeError
-from sbredis.client._riding import rides_of
-from sbredis.engine import MAXIMUM_CALL_MESSAGES, CallId, Carried, Partition, Request, carrying, is_full, perform
+from sbredis.engine import (
+    MAXIMUM_CALL_MESSAGES,
+    MAXIMUM_GRANTS,
+    CallId,
+    Carried,
+    Partition,
+    Request,
+    carrying,
+    is_full,
+    perform,
+)
 from sbredis.exceptions import (
     DataLayoutError,
     MessagingEntityNotFoundError,
@@ -690,13 +699,19 @@ class Pipeline(Generic[T, R]):
         return request
 
     def _carrying(self, request: Request[R], riders: Mapping[GrantRider, int]) -> Request[R]:
-        """Return the request with the grants of these receivers. The reply then has their answers, too.
+        """Return the request with the grants of receivers, of which the call settles these numbers of messages.
 
-        No grant makes the call fail.
+        The reply then has their answers, too. No grant makes the call fail.
         """
+        others: dict[GrantRider, int] = {}
         try:
-            for ride in rides_of(riders):
-                self._rides.append(ride)  # each one is kept if the next receiver raises an error
+            for asked in (riders, others):
+                for rider, count in asked.items():
+                    ride = rider.ride(count) if len(self._rides) < MAXIMUM_GRANTS else None
+                    if ride is not None:
+                        self._rides.append(ride)  # each one is kept if the next receiver raises an error
+                        if asked is riders and ride.sent.grant.leaves and (other := rider.beside) is not None:
+                            others[other] = others.get(other, 0) + 1
             if not self._rides:
                 return request
             self._since = self._lane.connection.clock.now()

@@ -7,15 +7,12 @@ once: with the answer, or without one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-from sbredis.engine import MAXIMUM_GRANTS
 
 if TYPE_CHECKING:
     from sbredis.engine import CreditReply, Delivery, SentGrant
 
-__all__ = ["GrantRide", "GrantRider", "rides_of"]
+__all__ = ["GrantRide", "GrantRider"]
 
 
 class GrantRide(NamedTuple):
@@ -50,20 +47,3 @@ class GrantRider(Protocol):
     def failed(self, ride: GrantRide) -> None:
         """Note that another call brings no answer: it was refused, or has failed. It may have run."""
         ...
-
-
-def rides_of(riders: Mapping[GrantRider, int]) -> Iterator[GrantRide]:
-    """Yield the rides for a call that settles these numbers of messages of receivers. Each ride must be ended.
-
-    The caller keeps each ride before it asks for the next one, because a receiver that is asked may raise an error.
-    """
-    left = MAXIMUM_GRANTS
-    others: dict[GrantRider, int] = {}
-    for asked in (riders, others):
-        for rider, count in asked.items():
-            ride = rider.ride(count) if left else None
-            if ride is not None:
-                left -= 1
-                if asked is riders and ride.sent.grant.leaves and (other := rider.beside) is not None:
-                    others[other] = others.get(other, 0) + 1
-                yield ride

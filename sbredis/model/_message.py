@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from itertools import count
 from operator import attrgetter
 from typing import Any, TypeAlias, Unpack, cast
 from uuid import UUID
@@ -40,7 +43,7 @@ from sbredis.model._checks import (
     text_keys,
 )
 from sbredis.model._keywords import AZURE_MESSAGE, NoOptions, refuse_unknown
-from sbredis.model._message_ids import assign_id, comparable_id, correlation, duplicate_key, message_identifier
+from sbredis.model._message_ids import comparable_id, correlation, duplicate_key, message_identifier
 
 __all__ = [
     "MessageType",
@@ -451,7 +454,60 @@ def _from_mapping(given: Mapping[Any, Any]) -> ServiceBusMessage:
     return ServiceBusMessage(**given)
 
 
-# -- sending: the encoding of a message, its id, and the key that chooses its partition --------------------------------
+# -- the ids that sbredis assigns to messages without an id ------------------------------------------------------------
+#
+# An assigned id belongs to one send. If the send fails, or its outcome is unknown, the message keeps the id, so that an
+# entity that detects duplicates recognises the repetition. If the same object is sent again in any other case, it is a
+# new message and gets a new id. An id that the application gave is never changed.
+
+
+class _Ids:
+    """Message ids that no other process makes: 72 random bits of this process, and a number."""
+
+    __slots__ = ("number", "prefix")
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Draw the random part: at the start, and in a forked process, which must not repeat its parent's ids."""
+        self.prefix = secrets.token_urlsafe(9)
+        self.number = count(1)
+
+
+_ids = _Ids()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_ids.begin)
+
+
+def _assign_id(content: Content) -> str:
+    """Assign a new id to a message, and return the id."""
+    content.message_id = content.assigned = message_id = f"{_ids.prefix}{next(_ids.number):x}"
+    content.id_used = False
+    return message_id
+
+
+def use_id(message: ServiceBusMessage) -> str | None:
+    """Mark the message as being sent under its id. Return the id if sbredis assigned it."""
+    content = message._content
+    content.id_used = True
+    return content.assigned if content.message_id is content.assigned else None
+
+
+def keep_id(message: ServiceBusMessage, message_id: str | None) -> None:
+    """Record that the send under this assigned id has failed: the next send of the message uses the id again."""
+    content = message._content
+    if message_id is not None and content.message_id is content.assigned and content.assigned == message_id:
+        content.id_used = False
+
+
+def keep_id_of(message: ServiceBusMessage, made: Outgoing | bytes) -> None:
+    """Record that the send of a message in this form has failed: the next send uses the same id."""
+    message_id = decode(made if isinstance(made, bytes) else made.payload).message_id
+    keep_id(message, message_id if isinstance(message_id, str) else None)
+
+
+# -- sending: the encoding of a message, and the key that chooses its partition ----------------------------------------
 
 
 def outgoing(message: ServiceBusMessage, *, detects_duplicates: bool) -> Outgoing:
@@ -473,13 +529,13 @@ def prepared(message: ServiceBusMessage, *, detects_duplicates: bool, sent: bool
     fields = content.__dict__
     if len(fields) == 1 and (body := fields.get("body")) is not None:
         # The application has set nothing but a body. The steps below do the same, in three times the time.
-        assigned = assign_id(content)
+        assigned = _assign_id(content)
         content.id_used = sent
         payload = encode_plain(assigned, body)
         return Outgoing(payload, message_id=assigned.encode()) if detects_duplicates else payload
     message_id = content.message_id
     if message_id is None or (content.id_used and message_id is content.assigned):
-        message_id = assign_id(content)
+        message_id = _assign_id(content)
     if content.annotations is not None:
         tidy(content)
     payload = encode(content) if content.properties is None else _with_properties(content, content.properties)
@@ -509,26 +565,6 @@ def _with_properties(content: Content, properties: dict[str, Value]) -> bytes:
         payload = encode(content)
     require_single(properties)  # the application may have changed them since they were set
     return payload
-
-
-def use_id(message: ServiceBusMessage) -> str | None:
-    """Mark the message as being sent under its id. Return the id if sbredis assigned it."""
-    content = message._content
-    content.id_used = True
-    return content.assigned if content.message_id is content.assigned else None
-
-
-def keep_id(message: ServiceBusMessage, message_id: str | None) -> None:
-    """Record that the send under this assigned id has failed: the next send of the message uses the id again."""
-    content = message._content
-    if message_id is not None and content.message_id is content.assigned and content.assigned == message_id:
-        content.id_used = False
-
-
-def keep_id_of(message: ServiceBusMessage, made: Outgoing | bytes) -> None:
-    """Record that the send of a message in this form has failed: the next send uses the same id."""
-    message_id = decode(made if isinstance(made, bytes) else made.payload).message_id
-    keep_id(message, message_id if isinstance(message_id, str) else None)
 
 
 def message_key(message: ServiceBusMessage) -> str | bytes | None:

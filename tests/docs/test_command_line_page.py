@@ -12,7 +12,7 @@ import pytest
 
 from sbredis.cli import main
 from sbredis.cli._app import program
-from sbredis.model._message_ids import _ids
+from sbredis.model._message import _ids
 from sbredis.servers import stop_kept
 from tools.repository import ROOT
 

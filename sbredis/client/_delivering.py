@@ -154,10 +154,6 @@ class CallDelivery:
         self.unreachable = False
         """Whether the last attempt did not reach the partition, or brought no answer."""
 
-    def answered(self) -> None:
-        """Record that a result came."""
-        self.lane_is_known, self.leaves_lane = True, False
-
     def failed(self, error: ServiceBusError, *, time_is_left: bool) -> NextStep:
         """Record that an attempt ended with this error. Return the next step."""
         if self.maybe_ran and (error.outcome is Outcome.NEVER_SENT or isinstance(error, LaneUnknownError)):

@@ -145,13 +145,6 @@ def test_a_failed_attempt_to_remove_an_obstacle_does_not_change_the_outcome_of_t
     assert not delivery.unreachable
 
 
-def test_a_result_makes_its_lane_known() -> None:
-    delivery = CallDelivery(lane_is_known=False)
-    delivery.answered()
-    assert delivery.lane_is_known
-    assert not delivery.leaves_lane
-
-
 # -- the refused jobs --------------------------------------------------------------------------------------------------
 
 

@@ -135,6 +135,18 @@ async def test_a_grant_gets_free_sessions_with_their_first_messages(bench: Bench
     assert settled.lost == ()
 
 
+async def test_gifts_of_a_session_that_were_not_seen_are_shown_again(bench: Bench, receiver: Grantors) -> None:
+    """The prefix begins with a digit: the word of a held session has its gifts where others have two numbers."""
+    await put(bench, "s", b"1")
+    a = await receiver("7")
+    held = await hold(a)
+    assert (await held.grant(2, seen=PLAIN)).answer is CreditAnswer.TAKEN
+    await put(bench, "s", b"2")
+    [(_, push)] = await a.heard()
+    assert push.gift is not None
+    assert names(await held.grant(2, seen=PLAIN, again=True)) == ["1", "2"]
+
+
 async def test_a_named_session_comes_with_its_messages(bench: Bench, receiver: Grantors) -> None:
     """The receiver of the messages is the token that the call has chosen. A repetition shows them again."""
     await put(bench, "s", b"1", b"2")

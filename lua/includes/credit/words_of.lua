@@ -29,9 +29,13 @@ local function words_of(p, keys)
       local channel, number, prefix, serial, messages, bytes, seen, begun, hands, callers, limit, most_bytes, flags, epoch, ends,
         open_until, forget_at, turn, told, unseen, more = string.match(found[i],
         '^(%S*) (%d+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%a*) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S*) ?(%S*)$')
-      local source, has = string.match(key, ' (.*)$'), flags_of(flags)
+      local source, has = string.sub(key, string.find(key, ' ', 1, true) + 1), flags_of(flags)
+      local session, first, first_bytes = string.byte(source) == 61 and string.sub(source, 2) or nil, nil, nil
+      if more ~= '' and not session then
+        first, first_bytes = string.match(more, '^(%d+):(%d+)$')
+      end
       w = {
-        key = key, source = source, session = string.byte(source) == 61 and string.sub(source, 2) or nil, channel = channel,
+        key = key, source = source, session = session, channel = channel,
         number = number + 0, prefix = prefix,
         serial = serial + 0, messages = messages + 0, bytes = bytes + 0, seen = seen + 0, begun = begun + 0, hands = hands + 0,
         callers = callers + 0, limit = limit + 0, most_bytes = most_bytes + 0,
@@ -39,15 +43,15 @@ local function words_of(p, keys)
         late = has.u == true, yields = has.y == true, marked = has.m == true, careful = has.c == true,
         epoch = epoch + 0, ends = ends + 0, open_until = open_until + 0,
         forget_at = forget_at + 0, turn = turn + 0, told = told + 0, unseen = {},
-        first = (string.match(more, '^%d+') or 0) + 0, first_bytes = (string.match(more, '^%d+:(%d+)$') or 0) + 0,
+        first = (first or 0) + 0, first_bytes = (first_bytes or 0) + 0,
       }
-      if w.session then
+      if session then
         w.gifts = {}
         for of, of_serial, runs in string.gmatch(more, '([%w_-]+):(%d+):([%d,-]+)') do
           w.gifts[#w.gifts + 1] = { prefix = of, serial = of_serial + 0, runs = runs }
         end
       end
-      if w.epoch == c.epochs then
+      if unseen ~= '' and w.epoch == c.epochs then
         for of, time, pushed, until_messages, until_bytes in string.gmatch(unseen, '(%d+):(%d+):(%d+):(%d+):(%d+)') do
           w.unseen[#w.unseen + 1] = {
             serial = of + 0, time = time + 0, pushed = pushed + 0, messages = until_messages + 0, bytes = until_bytes + 0,

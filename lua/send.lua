@@ -15,7 +15,7 @@
 --   work had to be done first), SESSIONS (a message has no session, but the entity requires one; the detail is its
 --   index, counted from 0)
 -- Facts: use
--- @use advance answer_repetition apply_send begin check_send finish
+-- @use advance answer_repetition apply_send begin check_send finish number_text
 local p, refusal = begin(KEYS, ARGV, 'send', 7, true)
 if not p then
   return refusal
@@ -32,5 +32,5 @@ end
 
 advance(p, 100)
 local first, dropped = apply_send(p, ARGV, incoming)
-finish(p, string.format('%.0f %d', first, #dropped))
+finish(p, number_text(first) .. ' ' .. number_text(#dropped))
 return { p.more, first, #dropped }

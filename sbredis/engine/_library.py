@@ -13,9 +13,9 @@ its own. A function can use only 60 locals of the chunk around it. If a limit
 is exceeded, :func:`library` says what to divide. The server would only refuse the text.
 
 What Lua keeps between calls is kept for all calls. So constants are never changed, and no fragment keeps anything of a
-call, with one exception. A fragment with the line ``-- @remember NUMBER`` is a function of one text without effects,
-and the library remembers its results for this number of texts. It remembers a result only when it is complete, it
-forgets all of them when there are more, and it does not remember those of long texts.
+call, with one exception. A fragment with the line ``-- @remember NUMBER`` is a function of one text, or of one number,
+without effects, and the library remembers its results for so many of them. It remembers a result only when it is
+complete, it forgets all of them when there are more, and it does not remember those of long texts.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ _GROUP: Final = "parse_pin"
 _REMEMBERED: Final = """\
 local function remembered(anew, most)
   local known, count = {}, 0
-  return function(text)
-    local found = known[text]
+  return function(of)
+    local found = known[of]
     if found == nil then
-      found = anew(text)
-      if found ~= nil and #text <= 1024 then
+      found = anew(of)
+      if found ~= nil and (type(of) == 'number' or #of <= 1024) then
         if count >= most then
           known, count = {}, 0
         end
-        known[text], count = found, count + 1
+        known[of], count = found, count + 1
       end
     end
     return found
@@ -115,8 +115,7 @@ class _LibraryWriter:
             self.lines.extend((f"-- includes/{name}", *fragment.code))
             locals_made += 1
             if fragment.remembers is not None:
-                self.lines.append(f"local {name} = remembered({name}, {fragment.remembers})")
-                locals_made += 1
+                self.lines.append(f"{name} = remembered({name}, {fragment.remembers})")
         return locals_made
 
     def write_group(self, group: Mapping[str, ClosedOperation], shared: AbstractSet[str], count: int) -> None:

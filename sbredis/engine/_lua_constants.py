@@ -109,13 +109,9 @@ def _literal(value: LuaValue) -> str:
 
 def _side_named() -> str:
     """Return a function that makes one of the ``sides``, for scripts that would seldom use the others."""
-    lines = ["local function side_named(prefix)"]
-    for prefix, side in _SIDES.items():
-        lines += [
-            f"  {'if' if len(lines) == 1 else 'elseif'} prefix == '{prefix}' then",
-            f"    return {_literal(side)}",
-        ]
-    return "\n".join([*lines, "  end", "end\n"])
+    cases = [f"if prefix == '{prefix}' then\n    return {_literal(side)}\n" for prefix, side in _SIDES.items()]
+    code = "  else".join(cases)
+    return f"-- @remember {len(cases)}\nlocal function side_named(prefix)\n  {code}  end\nend\n"
 
 
 GENERATED: Final[Mapping[str, str]] = MappingProxyType(

@@ -167,6 +167,18 @@ def test_a_library_remembers_the_results_for_some_texts_and_forgets_all_when_the
     assert [asked(server, echo, text) for text in "cab"] == [["c", 3], ["a", 4], ["b", 5]]
 
 
+def test_the_results_for_numbers_are_remembered_too(server: LocalServer) -> None:
+    loaded = made(ECHO | {"o": ECHO["o"].replace("ARGV[1]", "#ARGV[1]")})
+    server.ask("FUNCTION", "LOAD", "REPLACE", loaded.source)
+    assert [asked(server, loaded, text) for text in ("x", "xx", "y", "xyz", "x")] == [
+        [1, 1],
+        [2, 2],
+        [1, 1],
+        [3, 3],
+        [1, 4],
+    ]
+
+
 def test_a_call_that_fails_leaves_nothing_to_remember(server: LocalServer, echo: Library) -> None:
     for number in (1, 2):
         with pytest.raises(ScriptRefusedError, match="bad text"):

@@ -3,7 +3,7 @@
 -- Nothing is written yet but dead letters, if records are lost. From `first` to `last` in `p.unawaited` are the
 -- expiries of the messages. The messages of a session get the token of its lock, which is not there yet if they are the
 -- first ones. With a session, `held` is the word of its messages, and `some` are the first ones, or nil.
--- @use choose_messages gift_token index_entries index_name open_credit session_lock_end set_aside turns
+-- @use choose_messages gift_token index_entries index_name number_text open_credit session_lock_end set_aside turns
 local function choose_gift(p, w, side, most, room, pushes)
   local session, members, first, c = w.session, nil, #p.unawaited + 1, open_credit(p)
   local token = session and string.sub(w.key, 1, 11) or gift_token(w.prefix, w.serial + 1)
@@ -24,8 +24,8 @@ local function choose_gift(p, w, side, most, room, pushes)
       some, gift = choose_gift(p, held, side, w.first, room, pushes)
       some = some.n > 0 and some or nil
     end
-    local head = string.format('%s %.0f %.0f %.0f %.0f %.0f', w.prefix, w.serial + 1, w.messages + 1, w.bytes, p.lock,
-      p.granted + 1)
+    local head = w.prefix .. ' ' .. number_text(w.serial + 1) .. ' ' .. number_text(w.messages + 1)
+      .. ' ' .. number_text(w.bytes) .. ' ' .. number_text(p.lock) .. ' ' .. number_text(p.granted + 1)
     return {
       n = 1, size = some and some.size or 0, session = session, token = token, held = held, some = some, first = first,
       last = #p.unawaited,
@@ -47,7 +47,8 @@ local function choose_gift(p, w, side, most, room, pushes)
   if chosen.lost then
     set_aside(p, chosen.lost, chosen.lost_entries, session, 'a')
   end
-  local head = string.format('%s %.0f %.0f %.0f %.0f %.0f', w.prefix, w.serial + 1, w.messages + chosen.n,
-    w.bytes + chosen.size, w.delete and 0 or till and till - p.logical or p.lock, chosen.fence)
+  local head = w.prefix .. ' ' .. number_text(w.serial + 1) .. ' ' .. number_text(w.messages + chosen.n)
+    .. ' ' .. number_text(w.bytes + chosen.size)
+    .. ' ' .. number_text(w.delete and 0 or till and till - p.logical or p.lock) .. ' ' .. number_text(chosen.fence)
   return chosen, { head, chosen.names, chosen.records, chosen.extras }
 end

@@ -1,5 +1,6 @@
 -- Does the work of credit at the end of a call: gives ready messages to open grants, chooses and tells who keeps the
 -- due time, completes the answers to the grants of the call, and writes the words.
+-- @use number_text
 -- @use distribute keep_due_time open_credit rank_of tell_holders inside
 local function serve_credit(p)
   local c = open_credit(p)
@@ -11,24 +12,28 @@ local function serve_credit(p)
       local unseen = {}
       for i = 1, #w.unseen do
         local gift = w.unseen[i]
-        unseen[i] = string.format('%.0f:%.0f:%.0f:%.0f:%.0f', gift.serial, gift.time, gift.pushed, gift.messages, gift.bytes)
+        unseen[i] = number_text(gift.serial) .. ':' .. number_text(gift.time) .. ':' .. number_text(gift.pushed)
+          .. ':' .. number_text(gift.messages) .. ':' .. number_text(gift.bytes)
       end
       local flags = (w.once and 'o' or '') .. (w.announced and 'i' or '') .. (w.delete and 'd' or '') .. (w.suspects and 's' or '')
         .. (w.passed and 'p' or '') .. (w.late and 'u' or '') .. (w.yields and 'y' or '') .. (w.marked and 'm' or '')
         .. (w.careful and 'c' or '')
-      local more = {}
-      for i = 1, w.gifts and #w.gifts or 0 do
-        local gift = w.gifts[i]
-        more[i] = string.format('%s:%.0f:%s', gift.prefix, gift.serial, gift.runs)
-      end
-      if w.first > 0 then
-        more[1] = string.format('%.0f:%.0f', w.first, w.first_bytes)
+      local more = w.first > 0 and number_text(w.first) .. ':' .. number_text(w.first_bytes) or ''
+      if w.gifts then
+        local gifts = {}
+        for i = 1, #w.gifts do
+          local gift = w.gifts[i]
+          gifts[i] = gift.prefix .. ':' .. number_text(gift.serial) .. ':' .. gift.runs
+        end
+        more = table.concat(gifts, ';')
       end
       texts[#texts + 1] = key
-      texts[#texts + 1] = string.format('%s %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f %s %s',
-        w.channel, w.number, w.prefix, w.serial, w.messages, w.bytes, w.seen, w.begun, w.hands, w.callers, w.limit, w.most_bytes,
-        flags, w.epoch, w.ends, w.open_until, w.forget_at, w.turn, w.told, table.concat(unseen, ','),
-        table.concat(more, ';'))
+      texts[#texts + 1] = w.channel .. ' ' .. number_text(w.number) .. ' ' .. w.prefix .. ' ' .. number_text(w.serial)
+        .. ' ' .. number_text(w.messages) .. ' ' .. number_text(w.bytes) .. ' ' .. number_text(w.seen)
+        .. ' ' .. number_text(w.begun) .. ' ' .. number_text(w.hands) .. ' ' .. number_text(w.callers)
+        .. ' ' .. number_text(w.limit) .. ' ' .. number_text(w.most_bytes) .. ' ' .. flags .. ' ' .. number_text(w.epoch)
+        .. ' ' .. number_text(w.ends) .. ' ' .. number_text(w.open_until) .. ' ' .. number_text(w.forget_at)
+        .. ' ' .. number_text(w.turn) .. ' ' .. number_text(w.told) .. ' ' .. table.concat(unseen, ',') .. ' ' .. more
       local rank = rank_of(c, w, p.now)
       if rank and rank ~= w.ranked then
         ranks[#ranks + 1], ranks[#ranks + 2] = rank, key
@@ -53,9 +58,11 @@ local function serve_credit(p)
     if c.count then
       c.open = c.count > 0
     end
-    local text = string.format('%.0f %.0f %.0f %s%s%s %.0f %.0f %.0f %.0f %.0f %s %s %d ', c.turn, c.epochs, c.ends, c.open and 1 or 0,
-      c.rest and 1 or 0, c.untold and 1 or 0, c.keeper_at, c.keeper_till, c.deputy_at, c.deputy_till, c.asked,
-      c.keeper_client, c.deputy_client, #c.keeper) .. c.keeper .. c.deputy
+    local text = number_text(c.turn) .. ' ' .. number_text(c.epochs) .. ' ' .. number_text(c.ends)
+      .. (c.open and ' 1' or ' 0') .. (c.rest and '1' or '0') .. (c.untold and '1 ' or '0 ')
+      .. number_text(c.keeper_at) .. ' ' .. number_text(c.keeper_till) .. ' ' .. number_text(c.deputy_at)
+      .. ' ' .. number_text(c.deputy_till) .. ' ' .. number_text(c.asked)
+      .. ' ' .. c.keeper_client .. ' ' .. c.deputy_client .. ' ' .. number_text(#c.keeper) .. ' ' .. c.keeper .. c.deputy
     if text ~= p.credit then
       p.credit, p.changed.credit = text, text
     end
@@ -70,8 +77,9 @@ local function serve_credit(p)
   end
   keep_due_time(p)
   for _, g in ipairs(p.granting or {}) do
-    g.answer[1] = string.format('%s %s %.0f %.0f %.0f %.0f %s %s ', g.letter, g.w and g.w.prefix or '', g.serial, g.messages, g.bytes,
-      g.w and g.w.limit or 0, g.flags, g.due and string.format('%.0f', g.due) or '') .. g.refusal
+    g.answer[1] = g.letter .. ' ' .. (g.w and g.w.prefix or '') .. ' ' .. number_text(g.serial)
+      .. ' ' .. number_text(g.messages) .. ' ' .. number_text(g.bytes) .. ' ' .. number_text(g.w and g.w.limit or 0)
+      .. ' ' .. g.flags .. ' ' .. (g.due and number_text(g.due) or '') .. ' ' .. g.refusal
   end
   write()
 end

@@ -5,7 +5,7 @@
 -- A grant at a held session may leave the session. If it also yields, it leaves only if others wait: at most one
 -- session is left for each of these. For each session that was to be left and was not, the call gives one free session
 -- less.
--- @use ready_count flush open_credit side_named
+-- @use ready_count flush number_text open_credit side_named
 -- @use distribute gifts_again ready_for reply_gift take_grant
 -- @use count_held let_go_of_session update_session_turns waiting_sessions inside
 local function take_grants(p, grants, gave_back)
@@ -14,7 +14,7 @@ local function take_grants(p, grants, gave_back)
     update_session_turns(p)
   end
   local kept, waiting = 0, nil
-  local c, answers = open_credit(p), { string.format('%s %.0f', string.sub(p.run, 1, 8), p.now) }
+  local c, answers = open_credit(p), { string.sub(p.run, 1, 8) .. ' ' .. number_text(p.now) }
   p.granting = {}
   for i = 1, #grants do
     local g, answer, emptied, passed = grants[i], { '' }, nil, nil

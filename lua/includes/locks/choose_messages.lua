@@ -17,8 +17,8 @@
 --   passed     whether suspects were passed over
 --   lost       the names of messages whose records are lost, if there are any; the caller sets these messages aside.
 --              `lost_entries` are their entries
--- @use changes_size count_records_that_fit delivery_extras due_name lost_record never_text read_entries read_records
--- @use record_key record_of
+-- @use changes_size count_records_that_fit delivery_extras due_name lost_record never_text number_text read_entries
+-- @use read_records record_key record_of
 local function choose_messages(p, side, token, most, room, members_of, pushes, suspects)
   local names, numbers, found, extras, entered, held, passed = {}, {}, {}, {}, {}, token .. ' ', false
   local n, seen, full, late, spent, emptied, lost, lost_entries = 0, 0, false, 0, 0, false, nil, nil
@@ -106,11 +106,11 @@ local function choose_messages(p, side, token, most, room, members_of, pushes, s
           room = room - delivery_extras(extras, n, text)
           entered[n] = token .. string.sub(text, 12)
         elseif expires ~= NEVER_TEXT then
-          entered[n] = table.concat({ held, string.sub(head, 2), 'a-00000', expires, size, ';;;' })
+          entered[n] = held .. string.sub(head, 2) .. 'a-00000' .. expires .. number_text(size) .. ';;;'
         else
           if size ~= length or head ~= header then
             header, length = head, size
-            tail = held .. string.sub(head, 2) .. 'a-00000' .. NEVER_TEXT .. size .. ';;;'
+            tail = held .. string.sub(head, 2) .. 'a-00000' .. NEVER_TEXT .. number_text(size) .. ';;;'
           end
           entered[n] = tail
         end

@@ -94,7 +94,6 @@ OPENED: Final[Mapping[str, str]] = MappingProxyType(
         "noted": "what happened to messages; nil unless the entity is audited",
         # the result
         "more": "1 if due work is left, else 0",
-        **_SETTINGS,
     }
 )
 """The fields that ``begin`` sets, and what they hold."""
@@ -133,9 +132,9 @@ _LATER: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
-FIELDS: Final[Mapping[str, str]] = MappingProxyType({**OPENED, **_LATER})
-"""Every field of a table of changes, and what it holds. A field that ``begin`` does not set is nil until a script sets
-it, and means nothing until then.
+FIELDS: Final[Mapping[str, str]] = MappingProxyType({**OPENED, **_SETTINGS, **_LATER})
+"""Every field of a table of changes, and what it holds. A setting comes from the table of settings. Any other field
+that ``begin`` does not set is nil until a script sets it, and means nothing until then.
 """
 
 _USED = re.compile(r"(?<![\w.])(?:p|target)\.([A-Za-z_]\w*)")
@@ -172,7 +171,7 @@ def unsound_fields(files: Mapping[str, str]) -> Iterator[str]:
         assigned.update(sets, _made(code))
         read.update(field for field in here if here.count(field) > sets.count(field))
     for field in FIELDS:
-        if field not in assigned:
+        if field not in assigned and field not in _SETTINGS:
             place = f"; {used[field]} reads it" if field in used else ""
             yield f"p.{field}: nothing sets this field{place}"
         elif field not in read and field not in _SETTINGS:

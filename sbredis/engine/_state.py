@@ -12,7 +12,6 @@ short ones. The list ``WORDS`` has the names of these words::
     local w = { WORDS.match(text) }                          the words of the text
     local lock = tonumber(w[WORDS.lock])                     the position of one word
     local set = { WORDS.settings(w) }                        each setting by its name, with its type
-    local p = { WORDS.of(set), now = now }                   the settings that such a table has
 
 The loader replaces the text of the script, so a call costs no more than with positions written by hand. A table of
 names would cost more, because every call would build it again. If a script uses a name that is not in the list, loading
@@ -66,7 +65,7 @@ FIELD_LISTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 _USED = re.compile(
     rf"\b(?:unpack\((?P<all>{'|'.join(FIELD_LISTS)})\)"
-    r"|WORDS\.match\((?P<text>\w+)\)|WORDS\.settings\((?P<words>\w+)\)|WORDS\.of\((?P<set>\w+)\)"
+    r"|WORDS\.match\((?P<text>\w+)\)|WORDS\.settings\((?P<words>\w+)\)"
     rf"|(?P<list>{'|'.join(FIELD_LISTS)})\.(?P<field>\w+))"
 )
 
@@ -82,8 +81,6 @@ def with_positions(text: str) -> str:
             return ", ".join(f"'{name}'" for name in FIELD_LISTS[use["all"]])
         if use["text"]:
             return f"string.match({use['text']}, '^{' '.join(['(%S*)'] * len(FIELD_LISTS['WORDS']))}$')"
-        if use["set"]:
-            return ", ".join(f"{setting.stored} = {use['set']}.{setting.stored}" for setting in _IN_STATE)
         if use["words"]:
             position = FIELD_LISTS["WORDS"].index
             values = ((setting, f"{use['words']}[{position(setting.stored) + 1}]") for setting in _IN_STATE)

@@ -214,22 +214,21 @@ def test_only_the_results_of_a_function_of_one_text_can_be_remembered(fragment: 
         made({"o": "#!lua\n-- @use f\nreturn f('')\n", "includes/f": fragment})
 
 
-# The table of a partition's settings is remembered. Here its fields can be read, and a change is an error.
+# These tables are remembered. Here their fields can be read, also as those of a metatable, and a change is an error.
 FROZEN_TABLE = """\
-local function parse_settings(text)
-  local function frozen(set)
+  local function frozen(found)
     local function refuse_change(_, name)
       error(name .. ' was changed')
     end
-    return setmetatable({}, { __index = set, __newindex = refuse_change })
+    return setmetatable({ __index = found }, { __index = found, __newindex = refuse_change })
   end
 """
 FROZEN = {
-    "includes/parse_settings": [
-        (FROZEN_TABLE.partition("  ")[0], FROZEN_TABLE),
-        ("return { incarnation", "return frozen({ incarnation"),
-        (" }\nend\n", " })\nend\n"),
+    f"includes/{name}": [
+        (f"local function {name}(text)\n", f"local function {name}(text)\n{FROZEN_TABLE}"),
+        (f"  return {found}\n", f"  return frozen({found})\n"),
     ]
+    for name, found in {"parse_settings": "set", "parse_credit": "parsed"}.items()
 }
 
 

@@ -390,7 +390,7 @@ ALL = [*operations(), *(f"includes/{name}" for name in FRAGMENTS), *GENERATED]
 
 # The globals that a script may use: a server and fakeredis both have them, and reading them raises no error.
 KNOWN = {"ARGV", "KEYS", "cjson", "ipairs", "math", "next", "pairs", "redis", "select", "string", "table", "tonumber"}
-KNOWN |= {"tostring", "type", "unpack"}
+KNOWN |= {"setmetatable", "tostring", "type", "unpack"}
 
 every_operation = for_each("name", operations())
 every_file = for_each("name", ALL)

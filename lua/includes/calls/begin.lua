@@ -1,8 +1,9 @@
 -- Opens a call: reads the partition's settings and clocks, and refuses a call that must not run. It writes nothing. It
 -- returns a table that collects the changes of the call; `flush` and `finish` write them. The table also has every
--- setting of the partition, under its name. engine/_state.py lists the fields of `state` and the words of the settings;
--- the loader puts them into this text at STATE and WORDS. All participants of a transaction have the time of the first
--- one, which `begin` has returned as `first`.
+-- setting of the partition, under its name: a field that it lacks is read from the table of settings.
+-- engine/_state.py lists the fields of `state` and the words of the settings; the loader puts them into this text at
+-- STATE and WORDS. All participants of a transaction have the time of the first one, which `begin` has returned as
+-- `first`.
 --
 -- Every call runs this function, so it converts texts to numbers by `+ 0`, which takes less than half the time of
 -- `tonumber`, and does not convert the text of "never".
@@ -42,7 +43,7 @@ local function begin(keys, argv, name, count, variadic, first)
     now, now_text = first.now, first.now_text
   else
     local time = redis.call('TIME')
-    now_text = time[1] .. string.format('%03d', math.floor(time[2] / 1000))
+    now_text = time[1] .. string.sub('00000' .. time[2], -6, -4)
     now = now_text + 0
   end
 
@@ -94,7 +95,7 @@ local function begin(keys, argv, name, count, variadic, first)
     logical = clk
   end
 
-  local p = {
+  local p = setmetatable({
     state = keys[1], order = keys[2], entries = keys[3], leases = keys[4], locks = keys[5], due = keys[6], dedup = keys[7],
     ops = keys[8], store = keys[9], refs = keys[10], keys = keys,
     words = keys[33], grants = keys[34], kept = keys[35], credit = s[STATE.credit], run = argv[1],
@@ -102,7 +103,6 @@ local function begin(keys, argv, name, count, variadic, first)
     logical = logical, offset = logical - now, old_offset = offset, epoch = epoch,
     run_id = argv[1] ~= '?' and argv[1] or run_id, old_run_id = run_id,
     name = name, lane = lane, number = argv[5], new_lane = lane ~= '' and not known, repeated = result,
-    WORDS.of(set),
     dead_seq = s[STATE.dead_seq] + 0, biggest = s[STATE.biggest] + 0, granted = s[STATE.granted] + 0, used = s[STATE.used] + 0,
     head = s[STATE.head] == NEVER_TEXT and NEVER or s[STATE.head] + 0,
     horizon = s[STATE.horizon] == NEVER_TEXT and NEVER or s[STATE.horizon] + 0,
@@ -115,6 +115,6 @@ local function begin(keys, argv, name, count, variadic, first)
     index_added = {}, index_removed = {}, touched = {},
     changed = {}, placed = {}, taken = {}, entered = {}, forgotten = {}, awaited = {}, unawaited = {},
     dropped = {}, dropped_sizes = {}, bytes = 0, more = 0,
-  }
+  }, set)
   return p
 end

@@ -1,5 +1,5 @@
--- Returns what a call knows of the credit of a partition. The first call of an epoch ends all grants. The fields of the
--- table come from the field `credit` of the partition, or belong to the call:
+-- Returns what a call knows of the credit of a partition. The first call of an epoch ends all grants. The first fields of
+-- the table come from the field `credit` of the partition, by way of its metatable; the others belong to the call:
 --   turn       the number of gifts so far; a word has the turn of its last gift
 --   epochs     the number of epochs so far; a word of an earlier epoch is closed
 --   ends       how often all credit was ended by newer settings; a word with a smaller number has no credit
@@ -15,23 +15,14 @@
 --   pushes, room   how many pushes, and how many of their bytes, the call may still make
 --   given, spent   how many messages, and how many of their bytes, the replies have
 --   ended      how many holders the call has told that their session is not theirs any more
+-- @use parse_credit
 local function open_credit(p)
   local c = p.credits
   if c then
     return c
   end
-  local turn, epochs, ends, open, rest, untold, keeper_at, keeper_till, deputy_at, deputy_till, asked, keeper_client, deputy_client,
-    length, keys = string.match(p.credit,
-    '^(%d+) (%d+) (%d+) (%d)(%d)(%d) (%d+) (%d+) (%d+) (%d+) (%d+) (%S*) (%S*) (%d+) (.*)$')
-  c = {
-    turn = (turn or 0) + 0, epochs = (epochs or 0) + 0, ends = (ends or 0) + 0, open = open == '1',
-    rest = rest == '1', untold = untold == '1', keeper_at = (keeper_at or 0) + 0, keeper_till = (keeper_till or 0) + 0,
-    deputy_at = (deputy_at or 0) + 0, deputy_till = (deputy_till or 0) + 0, asked = (asked or 0) + 0,
-    keeper_client = keeper_client or '', deputy_client = deputy_client or '',
-    keeper = turn and string.sub(keys, 1, length) or '', deputy = turn and string.sub(keys, length + 1) or '',
-    words = {}, dirty = {}, pushes = 16, room = 65536, given = 0, spent = 0, ended = 0,
-  }
-  if turn and p.old_run_id ~= '?' and p.run_id ~= p.old_run_id then
+  c = setmetatable({ words = {}, dirty = {}, pushes = 16, room = 65536, given = 0, spent = 0, ended = 0 }, parse_credit(p.credit))
+  if c.known and p.old_run_id ~= '?' and p.run_id ~= p.old_run_id then
     c.epochs, c.open, c.rest, c.untold, c.keeper, c.deputy = c.epochs + 1, false, false, false, '', ''
     redis.call('UNLINK', p.grants)
   end

@@ -30,7 +30,7 @@ local function check_messages(p, argv, columns, letters, at)
   end
   local ttl, level, due = place.t, place.l, place.d
   local limits = store_limits(p)
-  local largest, total, changes, without = tonumber(limits[STORE.largest]), 0, 0, nil
+  local largest, total, changes, without = limits[STORE.largest] + 0, 0, 0, nil
   local sessions = (p.index or p.topic) and {} or nil
   for i = 1, count do
     local first = at + (i - 1) * stride
@@ -63,7 +63,7 @@ local function check_messages(p, argv, columns, letters, at)
   end
   local function full(bytes)
     limits[STORE.bytes] = bytes
-    return total > 0 and tonumber(bytes) + (p.pending or 0) + total + changes > tonumber(limits[STORE.quota])
+    return total > 0 and bytes + (p.pending or 0) + total + changes > limits[STORE.quota] + 0
   end
   local refused = full(limits[STORE.bytes]) and refuse_full(p, limits, full)
   if refused then

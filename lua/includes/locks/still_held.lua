@@ -19,7 +19,8 @@ local function still_held(p, group, seen, lost)
   if not lease then
     lease = mine
     local till, left, runs = string.match(redis.call('HGET', p.leases, token) or '0 0 ', '^(%d+) (%d+) (.*)$')
-    mine.till, mine.left, mine.runs, mine.session = till, tonumber(left), runs, string.match(runs, '^@(.*)$')
+    mine.till, mine.left, mine.runs = till, left + 0, runs
+    mine.session = string.byte(runs) == 64 and string.sub(runs, 2) or nil
   end
   seen[token] = lease
   mine.lease, mine.session = lease, lease.session

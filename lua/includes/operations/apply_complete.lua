@@ -14,7 +14,7 @@ local function apply_complete(p, held)
       if text ~= last then -- messages of one size that were given out together have equal entries: parse one
         last = text
         size, record, changes = string.match(text, '^(%d+);(%d*);%d*;()', 34)
-        size, changes = tonumber(size), #text - changes + 1
+        size, changes = size + 0, #text - changes + 1
       end
       if record ~= '' and stored == names then
         stored = { unpack(names, 1, i - 1) }

@@ -132,7 +132,7 @@ GRANT_BUGS = (
     ),
     Bug(
         "a seventeenth gift is pushed",
-        file="includes/distribute",
+        file="includes/push_gift",
         right="w.serial - w.seen >= 16",
         wrong="w.serial - w.seen >= 17",
     ),
@@ -150,7 +150,7 @@ GRANT_BUGS = (
     ),
     Bug(
         "an announced grant gets pushes",
-        file="includes/distribute",
+        file="includes/push_gift",
         right="or w.announced or",
         wrong="or",
     ),
@@ -357,8 +357,8 @@ GRANT_BUGS = (
     Bug(
         "the holder of a session gets no push",
         file="includes/distribute",
-        right="  if p.roused then\n    serve_held()",
-        wrong="  if false then\n    serve_held()",
+        right="  if p.roused then\n    rest = serve_held",
+        wrong="  if false then\n    rest = serve_held",
     ),
     Bug(
         "a message in a session stays in its order when it is given",

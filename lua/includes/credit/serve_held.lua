@@ -1,0 +1,56 @@
+-- Gives messages to the holders of the sessions in which some may have become ready, as `distribute` explains. Returns
+-- whether holders are left that the next calls must look at.
+-- @use open_credit push_gift push_to rank_of read_many ready_count side_named turns words_of write_many
+local function serve_held(p, caller)
+  local c, sessions, tokens, keys, able, side = open_credit(p), {}, {}, {}, {}, side_named('')
+  for session in pairs(p.roused or {}) do
+    sessions[#sessions + 1], tokens[#tokens + 1] = session, '!' .. session
+  end
+  tokens = read_many('HMGET', p.states, tokens)
+  for i = 1, #sessions do
+    keys[#keys + 1] = tokens[i] and tokens[i] .. ' =' .. sessions[i] or nil
+  end
+  words_of(p, keys)
+  for i = 1, #keys do
+    local w = c.words[keys[i]]
+    if w and w ~= caller and rank_of(c, w, p.now) then
+      able[#able + 1] = { w = w, left = ready_count(p, w) }
+    end
+  end
+
+  -- Return the first holder by rank that may get a push.
+  local function first()
+    local best, lowest = nil, nil
+    for i = 1, #able do
+      local one = able[i]
+      local rank = one.left > 0 and not one.aside and rank_of(c, one.w, p.now)
+      if rank and (not best or rank < lowest or rank == lowest and one.w.key < best.w.key) then
+        best, lowest = one, rank
+      end
+    end
+    return best
+  end
+
+  local one = first()
+  while one and c.pushes > 0 do
+    local given, none = push_gift(p, one.w, side, math.min(one.w.limit - one.w.messages, 16, one.left))
+    one.aside, one.left = given == 0, none and 0 or one.left - (given or 0)
+    one = first()
+  end
+  local told, later = 0, {}
+  for i = 1, caller and 0 or #able do
+    local w = able[i].w
+    if able[i].left > 0 and w.told == 0 and rank_of(c, w, p.now) then
+      if told < 64 then
+        told = told + 1
+        push_to(p, w)
+      else
+        later[#later + 1], later[#later + 2] = TURNS.locked + 1, 's' .. w.session
+      end
+    end
+  end
+  if #later > 0 then
+    write_many('ZADD', p.turns, later)
+  end
+  return #later > 0
+end

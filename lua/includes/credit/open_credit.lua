@@ -1,5 +1,5 @@
--- Returns what a call knows of the credit of a partition. The first call of an epoch ends all grants. The first fields of
--- the table come from the field `credit` of the partition, by way of its metatable; the others belong to the call:
+-- Returns what a call knows of the credit of a partition. The first call of an epoch ends all grants. The first fields
+-- of the table come from the field `credit` of the partition, by way of its metatable; the others belong to the call:
 --   turn       the number of gifts so far; a word has the turn of its last gift
 --   epochs     the number of epochs so far; a word of an earlier epoch is closed
 --   ends       how often all credit was ended by newer settings; a word with a smaller number has no credit

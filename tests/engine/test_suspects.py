@@ -8,7 +8,7 @@ import pytest
 
 from sbredis.engine import CallId, PartitionSettings, SentGrant, lease_token, new_token
 from tests.engine.bench import SETTINGS, Bench, Held, set_to
-from tests.engine.granting import NOTHING, granting
+from tests.engine.granting import NOTHING, granting, grantors, names
 
 pytestmark = pytest.mark.anyio
 
@@ -131,6 +131,17 @@ async def suspected(bench: Bench, count: int = 1, *, level: int = 0) -> list[str
         await lapse(bench)
     assert await suspects(bench) == names
     return names
+
+
+async def test_a_push_that_nobody_hears_leaves_its_messages_to_the_next_receiver(bench: Bench) -> None:
+    """Had it been heard, only suspects would be left, and neither receiver takes suspects."""
+    await suspected(bench, 3)
+    receiver = await grantors(bench)
+    gone, there = await receiver("a", listens=False), await receiver("b")
+    for one in (gone, there):
+        assert names(await one.grant(5, suspects=False)) == []
+    (name,) = await bench.send(b"x")
+    assert await there.pushed() == [name]
 
 
 @pytest.mark.parametrize("how", ["abandoned", "deferred"])

@@ -22,7 +22,7 @@ local function push_gift(p, w, side, most)
     for i = chosen.last, chosen.first, -1 do
       table.remove(p.unawaited, i)
     end
-    return nil, nil, chosen.dry
+    return nil
   end
   give(p, w, side or side_named(''), chosen, chosen.size)
   c.pushes, c.room = c.pushes - 1, c.room - chosen.size

@@ -149,6 +149,12 @@ GRANT_BUGS = (
         wrong="left ~= 0 do",
     ),
     Bug(
+        "a push that nobody hears leaves only suspects",
+        file="includes/push_gift",
+        right="    return nil\n",
+        wrong="    return nil, nil, chosen.dry\n",
+    ),
+    Bug(
         "an announced grant gets pushes",
         file="includes/push_gift",
         right="or w.announced or",

@@ -280,7 +280,8 @@ class CreditMachine:
             self.add_receiver(client, "")
 
     def new_prefix(self) -> str:
-        return self.new_name("p")
+        """Return a new prefix. The first ones begin with a letter of each kind that a token may begin with."""
+        return self.new_name("p7_-"[self.names % 4])
 
     def add_receiver(self, client: Client, source: str) -> Receiver:
         receiver = Receiver(client, self.new_name("w"), source, None, run=self.server.run, prefix=self.new_prefix)

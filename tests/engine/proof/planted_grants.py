@@ -367,6 +367,12 @@ GRANT_BUGS = (
         wrong="  if false then\n    rest = serve_held",
     ),
     Bug(
+        "a gift whose prefix begins with a digit is not kept",
+        file="includes/words_of",
+        right="in string.gmatch(more, '([%w_-]+):(%d+):([%d,-]+)') do",
+        wrong="in string.gmatch((string.gsub(more, '^%d[^;]*', '')), '([%w_-]+):(%d+):([%d,-]+)') do",
+    ),
+    Bug(
         "a message in a session stays in its order when it is given",
         file="includes/give",
         right="    index_remove(p, w.session, 'a', numbers[i])\n",

@@ -224,11 +224,13 @@ FROZEN_TABLE = """\
   end
 """
 FROZEN = {
-    f"includes/{name}": [
-        (f"local function {name}(text)\n", f"local function {name}(text)\n{FROZEN_TABLE}"),
-        (f"  return {found}\n", f"  return frozen({found})\n"),
-    ]
-    for name, found in {"parse_settings": "set", "parse_credit": "parsed"}.items()
+    f"includes/{name}": [(f"({of})\n", f"({of})\n{FROZEN_TABLE}"), (f"  return {made}", f"  return {frozen}")]
+    for name, of, made, frozen in (
+        ("parse_settings", "text", "set\n", "frozen(set)\n"),
+        ("parse_credit", "text", "parsed\n", "frozen(parsed)\n"),
+        ("flags_of", "text", "flags\n", "frozen(flags)\n"),
+        ("side_named", "prefix", "{", "frozen {"),
+    )
 }
 
 

@@ -162,13 +162,17 @@ class Callers(list[ReceiveCall[Item]]):
             if not await self.wait(caller, until):
                 return
 
-    async def wait_for_all(self, caller: ReceiveCall[Item], enough_at: float, until: float) -> None:
+    async def wait_for_all(self, caller: ReceiveCall[Item], enough_at: float, moment: float, until: float) -> None:
         """Wait until all partitions have answered, or the caller has all messages that it asked for.
 
-        From the time ``enough_at`` on, the answer of one partition is enough.
+        From the time ``enough_at`` on, an answer of one partition is enough that came a ``moment`` ago: if the server
+        has stalled, the others answer now.
         """
+        loop, enough = asyncio.get_running_loop(), math.inf
         while caller.wants and caller.unanswered:
-            if not await self.wait(caller, enough_at if caller.got or caller.has_answer else until):
+            if enough == math.inf and (caller.got or caller.has_answer):
+                enough = max(enough_at, loop.time() + moment)
+            if not await self.wait(caller, min(enough, until)):
                 return
 
     def serve(self, items: Sequence[Item]) -> Sequence[Item]:

@@ -345,8 +345,8 @@ class Inbox(ABC, Generic[Item]):
 
     async def _wait_for_all(self, caller: ReceiveCall[Item], latest: float) -> None:
         now, timings = self._loop.time(), self._timings
-        enough_at = min(latest, now + _PASSING_OVER * timings.late)
-        await self.callers.wait_for_all(caller, enough_at, min(latest, now + timings.answering))
+        enough_at, until = now + _PASSING_OVER * timings.late, min(latest, now + timings.answering)
+        await self.callers.wait_for_all(caller, enough_at, timings.late, until)
 
     async def _wait_for_answers(self, caller: ReceiveCall[Item], came: float, latest: float) -> None:
         """Wait for the answers to the calls under way, because they may still bring messages.

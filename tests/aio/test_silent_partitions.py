@@ -161,6 +161,29 @@ async def test_a_call_that_does_not_wait_ends_after_two_late_answers_however_man
             assert took <= 2 * TIMINGS.late
 
 
+async def test_a_call_that_does_not_wait_asks_what_was_found_when_the_server_has_stalled(url: str) -> None:
+    """The search is answered after more than two late answers, and what it has found can be had at once."""
+    loop = asyncio.get_running_loop()
+    async with queue_at(url, partitioned=True, partitions=PARTITIONS, timings=TIMINGS) as queue:
+        for place in (3, 6):
+            await queue.send("there", at=place)
+        through, ends = queue.transport.call, loop.time() + 2.5 * TIMINGS.late
+
+        async def stalled(script: Any, *arguments: Any, **options: Any) -> Any:
+            if script.name in {"grant", "find_ready"} and loop.time() < ends:
+                await asyncio.sleep(ends - loop.time() + (0.1 if script.name == "grant" else 0))
+            return await through(script, *arguments, **options)
+
+        async with queue.receiver() as receiver:
+            divert(queue.transport, stalled)
+            try:
+                messages, took = await timed(receiver, 0)
+            finally:
+                divert(queue.transport, through)
+    assert len(messages) > 0
+    assert took <= 2.5 * TIMINGS.late + 0.1
+
+
 @pytest.mark.parametrize("wait", [0, 0.5, 2])
 async def test_a_call_that_no_partition_answers_fails_after_its_time(url: str, wait: float) -> None:
     async with silent_queue(url, range(PARTITIONS)) as (_, receiver, _silence):

@@ -209,8 +209,7 @@ class Buffer(deque[Item]):
 
     def first_token(self, partition: int) -> str | None:
         """Return the token of the lease of the first message of a partition."""
-        for message in self:
-            lease = self._lease_of(message)
+        for lease in map(self._lease_of, self):
             if lease is not None and lease.partition == partition:
                 return lease.token
         return None

@@ -187,8 +187,8 @@ def test_an_unreadable_slot_is_retried_without_blocking_the_others() -> None:
 def test_an_entity_that_is_removed_during_a_failed_read_is_not_read_again() -> None:
     agenda = Agenda(PACE)
     agenda.set_entities({"a": [0], "b": [0]}, 0.0)
-    read = agenda.next(0.0, 0.0)
-    assert read == Read(0, ("a", "b"))
+    read = Read(0, ("a", "b"))
+    assert agenda.next(0.0, 0.0) == read
     agenda.remove_entity("a")
     agenda.read_failed(read, 1.0)
     assert agenda.next(9.0, 9.0) == Read(0, ("b",))
@@ -198,8 +198,8 @@ def test_the_round_passes_over_a_slot_in_its_pause_after_a_failure() -> None:
     agenda = an_agenda(A, C)
     agenda.missed(0)
     at = PACE.round / 2 - 0.1  # just before the first part of the round, which is for the slot 0
-    read = agenda.next(at, at)
-    assert read == Read(0, ("a",))
+    read = Read(0, ("a",))
+    assert agenda.next(at, at) == read
     agenda.read_failed(read, at)
     assert isinstance(agenda.next(at + 0.4, at + 0.4), Sleep)  # the pause lasts for half a second at least
 

@@ -18,7 +18,7 @@ from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage
 from sbredis.receiving import MessageInbox
 from tests.aio.gates import Fate, Gate
-from tests.aio.queues import Calls, Queue, bodies, in_memory, queue_at
+from tests.aio.queues import Calls, Queue, Waiting, bodies, in_memory, queue_at
 from tests.aio.test_many_partitions import PARTITIONS, wide_queue
 from tests.waiting import eventually
 from tests.workers.virtual import VirtualLoop
@@ -270,8 +270,13 @@ async def test_receivers_that_wait_search_together_now_and_then(url: str) -> Non
 
 
 @asynccontextmanager
-async def crowd(url: str) -> AsyncIterator[tuple[Queue, list[ServiceBusReceiver], int]]:
-    """Let some receivers of a client wait, and find a partition that none of them is at."""
+async def crowd(url: str) -> AsyncIterator[tuple[Queue, list[ServiceBusReceiver], list[Waiting], int]]:
+    """Let some receivers of a client wait again after a pause, and find a partition that none of them was at.
+
+    Meanwhile time passes by jumps.
+    """
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
     async with wide_queue(url, partitions=120) as queue:
         receivers = [queue.receiver() for _ in range(5)]
         tasks = [waiting(receiver) for receiver in receivers]
@@ -281,39 +286,32 @@ async def crowd(url: str) -> AsyncIterator[tuple[Queue, list[ServiceBusReceiver]
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        yield queue, receivers, next(place for place in range(120) if place not in taken)
-
-
-async def test_a_call_of_a_partition_moves_only_two_of_many_receivers(url: str) -> None:
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, VirtualLoop)
-    async with crowd(url) as (queue, receivers, away):
         with loop.jumping(lambda _: None):
             tasks = [waiting(receiver) for receiver in receivers]
             await asyncio.sleep(1.5)
-            began = loop.time()
-            await queue.send("a", at=away)
-            done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            assert [bodies(task.result()) for task in done] == [["a"]]
-            assert loop.time() - began < 0.5
-            await asyncio.sleep(0.5)
-            assert sum(away in seats_of(receiver) for receiver in receivers) <= 2
+            yield queue, receivers, tasks, next(place for place in range(120) if place not in taken)
+
+
+async def test_a_call_of_a_partition_moves_only_two_of_many_receivers(url: str) -> None:
+    async with crowd(url) as (queue, receivers, tasks, away):
+        began = asyncio.get_running_loop().time()
+        await queue.send("a", at=away)
+        done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        assert [bodies(task.result()) for task in done] == [["a"]]
+        assert asyncio.get_running_loop().time() - began < 0.5
+        await asyncio.sleep(0.5)
+        assert sum(away in seats_of(receiver) for receiver in receivers) <= 2
         for task in rest:
             task.cancel()
         await asyncio.wait(rest)
 
 
 async def test_as_many_receivers_go_to_a_partition_as_it_has_messages_for(url: str) -> None:
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, VirtualLoop)
-    async with crowd(url) as (queue, receivers, away):
-        with loop.jumping(lambda _: None):
-            tasks = [waiting(receiver) for receiver in receivers]
-            await asyncio.sleep(1.5)
-            began = loop.time()
-            await queue.fill(len(tasks), at=away)
-            assert [len(messages) for messages in await asyncio.gather(*tasks)] == [1] * len(tasks)
-            assert loop.time() - began < 0.5
+    async with crowd(url) as (queue, _, tasks, away):
+        began = asyncio.get_running_loop().time()
+        await queue.fill(len(tasks), at=away)
+        assert [len(messages) for messages in await asyncio.gather(*tasks)] == [1] * len(tasks)
+        assert asyncio.get_running_loop().time() - began < 0.5
 
 
 async def settled(

@@ -55,6 +55,7 @@ class Inbox(ABC, Generic[Item]):
     __slots__ = (
         "_application",
         "_clock",
+        "_coming",
         "_emptied",
         "_ended_moving",
         "_loop",
@@ -114,6 +115,8 @@ class Inbox(ABC, Generic[Item]):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         """When the timer fires. The handle of uvloop does not always tell."""
+        self._coming: int | None = None
+        """The number of messages that partitions may still give, if it was counted since the last event."""
         self._numbers = entity.numbers
         self._begin()
         self._ended_moving = self._clock.when_moved(self._clock_moved)
@@ -129,6 +132,7 @@ class Inbox(ABC, Generic[Item]):
 
     def _sit(self, seats: Seats) -> None:
         self._seats, self.drivers = seats, seats.drivers
+        self._coming = None
 
     # -- what the kinds of inboxes do differently ----------------------------------------------------------------------
 
@@ -307,7 +311,11 @@ class Inbox(ABC, Generic[Item]):
     def _is_used_up(self) -> bool:
         """Whether the stock is to be filled again."""
         kept, refill_at = len(self.buffer), self.stock.refill_at
-        return kept <= refill_at and kept + self._seats.coming <= refill_at
+        if kept > refill_at:
+            return False
+        if self._coming is None:
+            self._coming = self._seats.coming
+        return kept + self._coming <= refill_at
 
     def _caller_came(self, caller: ReceiveCall[Item], *, at_once: bool) -> None:
         if at_once:
@@ -386,6 +394,7 @@ class Inbox(ABC, Generic[Item]):
     def pump(self) -> None:
         """Make the calls that are needed now."""
         if self._state is not InboxState.CLOSED:
+            self._coming = None
             self._make_calls()
             self._set_timer()
 
@@ -420,6 +429,7 @@ class Inbox(ABC, Generic[Item]):
         """
         if self._state is InboxState.CLOSED:
             return
+        self._coming = None
         returning = int(self.comes_back and settled > 0 and not self.callers and not self.buffer)
         if returning:
             self._linger()
@@ -518,6 +528,7 @@ class Inbox(ABC, Generic[Item]):
         """
         left: Sequence[Item] = ()
         application = self._application
+        self._coming = None
         if messages:
             if application.wanted or application.kept:
                 application.came(len(messages), len(self.buffer))
@@ -535,6 +546,7 @@ class Inbox(ABC, Generic[Item]):
 
     def failed(self, driver: CreditDriver, error: ServiceBusError, *, of_all: bool = False) -> None:
         """Record that a call failed. If no other one can succeed, tell its callers, or those ``of_all`` receivers."""
+        self._coming = None
         self.callers.answered(driver)
         if may_recover(error):
             _log.info("%s: %s", driver.partition_client, error)

@@ -96,6 +96,12 @@ class Script:
         self.process.wait()
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
+    def go_on(self) -> None:
+        """Let the process go on that waits for a line."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
     def kill(self, number: int = signal.SIGKILL) -> None:
         self.process.send_signal(number)
 

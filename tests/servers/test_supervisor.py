@@ -75,15 +75,18 @@ def test_the_servers_of_a_killed_supervisor_end() -> None:
 
 
 def test_an_owner_that_exits_leaves_nothing_behind() -> None:
-    with script(OWNER) as process:
+    with script(OWNER + "sys.stdin.readline()") as process:
         owner = Owner(process)
+        process.go_on()
         process.process.wait(200)
         assert owner.left_nothing()
 
 
 def test_an_owner_that_exits_with_an_error_leaves_nothing_behind() -> None:
-    with script(OWNER + "with LocalServer() as three:\n    say(third=three.pid)\n    sys.exit(3)") as process:
+    code = "sys.stdin.readline()\nwith LocalServer() as three:\n    say(third=three.pid)\n    sys.exit(3)"
+    with script(OWNER + code) as process:
         owner = Owner(process)
+        process.go_on()
         third = process.hear()["third"]
         assert process.process.wait(200) == 3
         assert owner.left_nothing()

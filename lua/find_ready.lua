@@ -27,5 +27,5 @@ if tonumber(next_due) <= now or tonumber(head) <= now or tonumber(next_lock) - t
 elseif source == 'next' then
   return redis.call('ZCOUNT', KEYS[3], TURNS.free, TURNS.locked - 1) > 0 and 1 or 0
 end
-local side = side_named(source)
+local side = side_named[source]
 return redis.call('ZCOUNT', KEYS[2], side.from, side.to) > 0 and 1 or 0

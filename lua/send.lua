@@ -32,5 +32,5 @@ end
 
 advance(p, 100)
 local first, dropped = apply_send(p, ARGV, incoming)
-finish(p, number_text(first) .. ' ' .. number_text(#dropped))
+finish(p, number_text[first] .. ' ' .. number_text[#dropped])
 return { p.more, first, #dropped }

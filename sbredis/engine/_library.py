@@ -13,9 +13,8 @@ its own. A function can use only 60 locals of the chunk around it. If a limit
 is exceeded, :func:`library` says what to divide. The server would only refuse the text.
 
 What Lua keeps between calls is kept for all calls. So constants are never changed, and no fragment keeps anything of a
-call, with one exception. A fragment with the line ``-- @remember NUMBER`` is a function of one text, or of one number,
-without effects, and the library remembers its results for so many of them. It remembers a result only when it is
-complete, it forgets all of them when there are more, and it does not remember those of long texts.
+call, with one exception: the results of a fragment with the line ``-- @remember NUMBER``, which is a function without
+effects (see :mod:`sbredis.engine._expansion`).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from collections.abc import Set as AbstractSet
 from hashlib import sha1
 from typing import Final
 
-from sbredis.engine._expansion import ClosedOperation, Read, ScriptFormatError, closed
+from sbredis.engine._expansion import FOUND_AGAIN, ClosedOperation, Read, ScriptFormatError, closed, remembering
 from sbredis.transport import Library
 
 __all__ = ["LIBRARY_NAME", "MOST_LOCALS", "MOST_UPVALUES", "library"]
@@ -44,24 +43,27 @@ _FAMILY = "begin"
 """The fragment by which the operations on a partition are known."""
 _GROUP: Final = "parse_pin"
 """The fragment by which the operations on reserved ranges are known."""
-_REMEMBERED: Final = """\
-local function remembered(anew, most)
-  local known, count = {}, 0
-  return function(of)
-    local found = known[of]
-    if found == nil then
-      found = anew(of)
-      if found ~= nil and (type(of) == 'number' or #of <= 1024) then
-        if count >= most then
-          known, count = {}, 0
-        end
-        known[of], count = found, count + 1
+_REMEMBERED: Final = f"""\
+local remembered
+do
+  local waiting = {{}}
+  function remembered(anew, most)
+    if not anew then
+      for known, filled in pairs(waiting) do
+        setmetatable(known, filled)
       end
+      remembered = nil
+      return
     end
-    return found
+    local known, count = {{}}, 0
+    waiting[known] = {{ __index = {FOUND_AGAIN} }}
+    return known
   end
-end
+end"""
+"""The function that makes the table of a fragment that remembers. A library that is being loaded has no
+``setmetatable``, so the first call of an operation gives the tables their metatables.
 """
+_REMEMBER = "if remembered then remembered() end"
 
 
 def library(operations: Iterable[str], read: Read, second_forms: Mapping[str, str]) -> Library:
@@ -112,10 +114,8 @@ class _LibraryWriter:
                 continue
             self._written.add(name)
             _check_upvalues(f"includes/{name}", (*fragment.uses, *fragment.inside))
-            self.lines.extend((f"-- includes/{name}", *fragment.code))
+            self.lines.extend((f"-- includes/{name}", *fragment.code, *remembering(name, fragment)))
             locals_made += 1
-            if fragment.remembers is not None:
-                self.lines.append(f"{name} = remembered({name}, {fragment.remembers})")
         return locals_made
 
     def write_group(self, group: Mapping[str, ClosedOperation], shared: AbstractSet[str], count: int) -> None:
@@ -127,8 +127,10 @@ class _LibraryWriter:
             self.lines.append("do")
             own = self.write(operation, operation.fragments.keys())
             _check_locals(name, count + own + 1)
-            _check_upvalues(name, operation.uses)
-            self.lines += [f"-- {name}.lua", "local run = function(KEYS, ARGV)", *operation.code, "end"]
+            remembers = any(fragment.remembers is not None for fragment in operation.fragments.values())
+            begun = [_REMEMBER] if remembers else []
+            _check_upvalues(name, (*operation.uses, *begun))
+            self.lines += [f"-- {name}.lua", "local run = function(KEYS, ARGV)", *begun, *operation.code, "end"]
             self.lines.append(_registered(name, operation.flags))
             if name in self._second_forms:
                 self.lines.append(_registered(self._second_forms[name], (*operation.flags, "allow-oom")))

@@ -139,7 +139,7 @@ def test_a_function_that_uses_too_many_fragments_is_refused_and_the_largest_one_
 # -- remembered results ------------------------------------------------------------------------------------------------
 
 ECHO = {
-    "o": "#!lua\n-- @use f\nreturn { f(ARGV[1]).text, f(ARGV[1]).times }\n",
+    "o": "#!lua\n-- @use f\nreturn { f[ARGV[1]].text, f[ARGV[1]].times }\n",
     # The result says how often the function has run since the last text that it took in.
     "includes/f": "-- @use log\n-- @remember 2\nlocal function f(text)\n  log[1] = log[1] + 1\n"
     "  if text == 'bad' then\n    error('bad text')\n  end\n  return { text = text, times = log[1] }\nend\n",

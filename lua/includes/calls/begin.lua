@@ -21,7 +21,7 @@ local function begin(keys, argv, name, count, variadic, first)
   if s[STATE.layout] ~= '2' then
     return nil, refuse('LAYOUT', s[STATE.layout])
   end
-  local set = parse_settings(s[STATE.settings])
+  local set = parse_settings[s[STATE.settings]]
   if not set or set.incarnation ~= argv[2] or set.status == 'Deleting'
     or set.shared and redis.call('EXISTS', keys[9]) == 0 then
     return nil, refuse('GONE', 'partition')

@@ -24,8 +24,8 @@ local function choose_gift(p, w, side, most, room, pushes)
       some, gift = choose_gift(p, held, side, w.first, room, pushes)
       some = some.n > 0 and some or nil
     end
-    local head = w.prefix .. ' ' .. number_text(w.serial + 1) .. ' ' .. number_text(w.messages + 1)
-      .. ' ' .. number_text(w.bytes) .. ' ' .. number_text(p.lock) .. ' ' .. number_text(p.granted + 1)
+    local head = w.prefix .. ' ' .. number_text[w.serial + 1] .. ' ' .. number_text[w.messages + 1]
+      .. ' ' .. number_text[w.bytes] .. ' ' .. number_text[p.lock] .. ' ' .. number_text[p.granted + 1]
     return {
       n = 1, size = some and some.size or 0, session = session, token = token, held = held, some = some, first = first,
       last = #p.unawaited,
@@ -47,8 +47,8 @@ local function choose_gift(p, w, side, most, room, pushes)
   if chosen.lost then
     set_aside(p, chosen.lost, chosen.lost_entries, session, 'a')
   end
-  local head = w.prefix .. ' ' .. number_text(w.serial + 1) .. ' ' .. number_text(w.messages + chosen.n)
-    .. ' ' .. number_text(w.bytes + chosen.size)
-    .. ' ' .. number_text(w.delete and 0 or till and till - p.logical or p.lock) .. ' ' .. number_text(chosen.fence)
+  local head = w.prefix .. ' ' .. number_text[w.serial + 1] .. ' ' .. number_text[w.messages + chosen.n]
+    .. ' ' .. number_text[w.bytes + chosen.size]
+    .. ' ' .. number_text[w.delete and 0 or till and till - p.logical or p.lock] .. ' ' .. number_text[chosen.fence]
   return chosen, { head, chosen.names, chosen.records, chosen.extras }
 end

@@ -34,7 +34,7 @@ local function distribute(p, caller)
 
   -- Serve the receivers of a source.
   local function serve(prefix, keys)
-    local side, count = side_named(prefix), #keys
+    local side, count = side_named[prefix], #keys
 
     local left = (count > 1 or c.rest) and ready_count(p, { source = prefix }) or nil
     local able, aside, served, loaded, dry = {}, {}, {}, 0, false -- dry: nothing but suspects is left

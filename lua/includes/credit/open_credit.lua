@@ -21,7 +21,7 @@ local function open_credit(p)
   if c then
     return c
   end
-  c = setmetatable({ words = {}, dirty = {}, pushes = 16, room = 65536, given = 0, spent = 0, ended = 0 }, parse_credit(p.credit))
+  c = setmetatable({ words = {}, dirty = {}, pushes = 16, room = 65536, given = 0, spent = 0, ended = 0 }, parse_credit[p.credit])
   if c.known and p.old_run_id ~= '?' and p.run_id ~= p.old_run_id then
     c.epochs, c.open, c.rest, c.untold, c.keeper, c.deputy = c.epochs + 1, false, false, false, '', ''
     redis.call('UNLINK', p.grants)

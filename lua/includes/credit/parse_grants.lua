@@ -12,7 +12,7 @@ local function parse_grants(p, argv, at)
       '^([%w_.-]+) (%S*) (%d+) (%S+) ([%w_-]+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([abdilnosy]*) (%S*) (%S*) (.*)$')
     local session = source and string.byte(source) == 61 and string.sub(source, 2) or nil
     local most, room = string.match(first or '', '^(%d+):(%d+)$')
-    local has = flags_of(flags or '')
+    local has = flags_of[flags or '']
     local other = source == '' or source == 'd' or source == 't' or source == 'next'
     if not receiver or #receiver > 64 or #run > 8 or #prefix ~= 8 or not other and not session
       or session and (not parse_token(receiver) or #session > 512 or string.find(session, '\255', 1, true))

@@ -12,7 +12,7 @@ local function push_gift(p, w, side, most)
     or not p.locks or p.run == '?' or p.more ~= 0 then
     return 0
   end
-  local chosen, gift = choose_gift(p, w, side or side_named(''), most, side and room or math.min(room, w.first_bytes), true)
+  local chosen, gift = choose_gift(p, w, side or side_named[''], most, side and room or math.min(room, w.first_bytes), true)
   if chosen.passed and chosen.emptied then
     chosen.emptied, chosen.dry = false, true
   end
@@ -24,7 +24,7 @@ local function push_gift(p, w, side, most)
     end
     return nil
   end
-  give(p, w, side or side_named(''), chosen, chosen.size)
+  give(p, w, side or side_named[''], chosen, chosen.size)
   c.pushes, c.room = c.pushes - 1, c.room - chosen.size
   return chosen.n, chosen.emptied, chosen.dry
 end

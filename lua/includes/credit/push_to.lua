@@ -20,9 +20,9 @@ local function push_to(p, w, gift, others_wait)
     end
   end
   for i = 1, #parts do
-    lengths[i] = number_text(#tostring(parts[i]))
+    lengths[i] = number_text[#tostring(parts[i])]
   end
-  local text = receiver .. ' ' .. string.sub(p.run, 1, 8) .. ' ' .. number_text(p.now) .. ' ' .. w.prefix
+  local text = receiver .. ' ' .. string.sub(p.run, 1, 8) .. ' ' .. number_text[p.now] .. ' ' .. w.prefix
     .. ' ' .. table.concat(lengths, ',') .. '\n' .. table.concat(parts)
   local heard = w.channel ~= '' and redis.call('SPUBLISH', w.channel, text) > 0
   if not heard then

@@ -4,7 +4,7 @@ local function ready_count(p, w)
   if w.source == 'next' then
     return redis.call('ZCOUNT', p.turns, TURNS.free, TURNS.locked - 1)
   elseif not w.session then
-    local side = side_named(w.source)
+    local side = side_named[w.source]
     return redis.call('ZCOUNT', p.order, side.from, side.to)
   end
   local place = w.session .. '\255'

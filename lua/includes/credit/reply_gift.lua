@@ -4,7 +4,7 @@
 -- @use choose_gift flush open_credit side_named
 -- @use ready_count give ranked_keys rank_of words_of
 local function reply_gift(p, w)
-  local c, side, gifts = open_credit(p), side_named(w.source), {}
+  local c, side, gifts = open_credit(p), side_named[w.source], {}
   local most, rivals = math.min(w.limit - w.messages, 1000 - c.given), 0
 
   local function may_get()
@@ -30,12 +30,12 @@ local function reply_gift(p, w)
     most = math.min(most, math.max(1, math.floor(there / (1 + rivals))))
   end
   while w.source == 'next' and may_get() do
-    local chosen, gift = choose_gift(p, w, side_named(''), 1, math.max(1, math.min(w.first_bytes, 4194304 - c.spent)))
+    local chosen, gift = choose_gift(p, w, side_named[''], 1, math.max(1, math.min(w.first_bytes, 4194304 - c.spent)))
     if chosen.n == 0 then
       flush(p)
       return gifts, true
     end
-    give(p, w, side_named(''), chosen, 0, true)
+    give(p, w, side_named[''], chosen, 0, true)
     gifts[#gifts + 1], most = gift, most - 1
     c.given, c.spent = c.given + 1 + (chosen.some and chosen.some.n or 0), c.spent + chosen.size
   end
@@ -43,7 +43,7 @@ local function reply_gift(p, w)
     flush(p)
     return gifts
   end
-  side = side or side_named('')
+  side = side or side_named['']
   local chosen, gift = choose_gift(p, w, side, most, math.max(1, math.min(w.most_bytes - w.bytes, 4194304 - c.spent)))
   if chosen.n == 0 then
     return gifts, chosen.emptied, chosen.passed

@@ -2,7 +2,7 @@
 -- whether holders are left that the next calls must look at.
 -- @use open_credit push_gift push_to rank_of read_many ready_count side_named turns words_of write_many
 local function serve_held(p, caller)
-  local c, sessions, tokens, keys, able, side = open_credit(p), {}, {}, {}, {}, side_named('')
+  local c, sessions, tokens, keys, able, side = open_credit(p), {}, {}, {}, {}, side_named['']
   for session in pairs(p.roused or {}) do
     sessions[#sessions + 1], tokens[#tokens + 1] = session, '!' .. session
   end

@@ -14,7 +14,7 @@ local function take_grants(p, grants, gave_back)
     update_session_turns(p)
   end
   local kept, waiting = 0, nil
-  local c, answers = open_credit(p), { string.sub(p.run, 1, 8) .. ' ' .. number_text(p.now) }
+  local c, answers = open_credit(p), { string.sub(p.run, 1, 8) .. ' ' .. number_text[p.now] }
   p.granting = {}
   for i = 1, #grants do
     local g, answer, emptied, passed = grants[i], { '' }, nil, nil
@@ -64,7 +64,7 @@ local function take_grants(p, grants, gave_back)
     end
     local there = false
     if w and not emptied then
-      local side = side_named(w.source)
+      local side = side_named[w.source]
       if side then
         there, passed = ready_for(p, w, side)
       else

@@ -29,7 +29,7 @@ local function words_of(p, keys)
       local channel, number, prefix, serial, messages, bytes, seen, begun, hands, callers, limit, most_bytes, flags, epoch, ends,
         open_until, forget_at, turn, told, unseen, more = string.match(found[i],
         '^(%S*) (%d+) (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%a*) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S*) ?(%S*)$')
-      local source, has = string.sub(key, string.find(key, ' ', 1, true) + 1), flags_of(flags)
+      local source, has = string.sub(key, string.find(key, ' ', 1, true) + 1), flags_of[flags]
       local session, first, first_bytes = string.byte(source) == 61 and string.sub(source, 2) or nil, nil, nil
       if more ~= '' and not session then
         first, first_bytes = string.match(more, '^(%d+):(%d+)$')

@@ -106,11 +106,11 @@ local function choose_messages(p, side, token, most, room, members_of, pushes, s
           room = room - delivery_extras(extras, n, text)
           entered[n] = token .. string.sub(text, 12)
         elseif expires ~= NEVER_TEXT then
-          entered[n] = held .. string.sub(head, 2) .. 'a-00000' .. expires .. number_text(size) .. ';;;'
+          entered[n] = held .. string.sub(head, 2) .. 'a-00000' .. expires .. number_text[size] .. ';;;'
         else
           if size ~= length or head ~= header then
             header, length = head, size
-            tail = held .. string.sub(head, 2) .. 'a-00000' .. NEVER_TEXT .. number_text(size) .. ';;;'
+            tail = held .. string.sub(head, 2) .. 'a-00000' .. NEVER_TEXT .. number_text[size] .. ';;;'
           end
           entered[n] = tail
         end

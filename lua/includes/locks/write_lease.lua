@@ -2,8 +2,8 @@
 -- session.
 -- @use note_lease_end number_text
 local function write_lease(p, token, till, count, runs)
-  local ends = number_text(till)
-  redis.call('HSET', p.leases, token, ends .. ' ' .. number_text(count) .. ' ' .. runs)
+  local ends = number_text[till]
+  redis.call('HSET', p.leases, token, ends .. ' ' .. number_text[count] .. ' ' .. runs)
   redis.call('ZADD', p.locks, ends, token)
   note_lease_end(p, till)
 end

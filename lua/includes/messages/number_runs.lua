@@ -6,7 +6,7 @@ local function number_runs(prefix, numbers)
   for i = 2, #numbers + 1 do
     local number = numbers[i]
     if number ~= last + 1 then
-      list[#list + 1] = prefix .. number_text(first) .. (first == last and '' or '-' .. number_text(last))
+      list[#list + 1] = prefix .. number_text[first] .. (first == last and '' or '-' .. number_text[last])
       first = number
     end
     last = number

@@ -28,23 +28,19 @@ local function check_messages(p, argv, columns, letters, at)
   if p.status == 'SendDisabled' or p.status == 'Disabled' then
     return nil, refuse('DISABLED', p.status)
   end
-  local ttl, level, due = place.t, place.l, place.d
+  local ttl, level, due, changed, origin = place.t, place.l, place.d, place.c, place.o
   local limits = store_limits(p)
   local largest, total, changes, without = limits[STORE.largest] + 0, 0, 0, nil
   local sessions = (p.index or p.topic) and {} or nil
   for i = 1, count do
-    local first = at + (i - 1) * stride
-    local size = #argv[first + stride - 1]
+    local last = at + i * stride - 1
+    local size = #argv[last]
     if size > largest then
       return nil, refuse('TOOLARGE', string.format('%d', i - 1))
     end
     total = total + size
-    -- The changes of a message that was scheduled before are already stored, so their bytes do not count.
-    if place.c and not (place.o and argv[first + place.o] ~= '') then
-      changes = changes + #argv[first + place.c]
-    end
     if sessions then
-      local session = session_at(argv[first + stride - 1], 1)
+      local session = session_at(argv[last], 1)
       if not session then
         without = without or i - 1
       elseif #session > 512 or string.find(session, '\255', 1, true) then
@@ -52,10 +48,17 @@ local function check_messages(p, argv, columns, letters, at)
       end
       sessions[i] = session
     end
-    if level and not (argv[first + level] == '' or whole_number(argv[first + level], 0, LEVELS - 1))
-      or ttl and not (argv[first + ttl] == '' or whole_number(argv[first + ttl], 0, NEVER))
-      or due and not (argv[first + due] == '' or whole_number(argv[first + due], 0, NEVER - 1)) then
-      return nil, refuse('BADCALL', string.format('message %d', i - 1))
+    if stride > 1 then
+      local first = last - stride + 1
+      -- The changes of a message that was scheduled before are already stored, so their bytes do not count.
+      if changed and not (origin and argv[first + origin] ~= '') then
+        changes = changes + #argv[first + changed]
+      end
+      if level and not (argv[first + level] == '' or whole_number(argv[first + level], 0, LEVELS - 1))
+        or ttl and not (argv[first + ttl] == '' or whole_number(argv[first + ttl], 0, NEVER))
+        or due and not (argv[first + due] == '' or whole_number(argv[first + due], 0, NEVER - 1)) then
+        return nil, refuse('BADCALL', string.format('message %d', i - 1))
+      end
     end
   end
   if count > 1 and (total > 4194304 or changes > 4194304) then

@@ -12,20 +12,26 @@ local function lock_groups(argv, at, columns, whole, grants)
       return nil
     end
     total = total + math.max(count, 1)
-    local group = { token = token, members = {}, at = at + 2, columns = columns }
+    local members, from = {}, at + 2 - columns
     for i = 1, count do
-      local member = argv[at + 2 + (i - 1) * columns]
+      local member = argv[from + i * columns]
       if #member > 16 then
         return nil
       end
-      group.members[i] = member
+      members[i] = member
     end
-    -- Check all names together: after the well-formed names are removed, nothing may be left.
-    local rest, found = string.gsub(',' .. table.concat(group.members, ','), ',[dt]?[1-9]%d*', '')
-    if count > 0 and (rest ~= '' or found ~= count) then
-      return nil
+    -- Check all names together. Most often all of them are numbers without a prefix. Otherwise nothing may be left
+    -- after the well-formed names are removed.
+    local said = ',' .. table.concat(members, ',') .. ','
+    local plain = not (string.find(table.concat(members), '%D') or string.find(said, ',0', 1, true)
+      or string.find(said, ',,', 1, true))
+    if count > 0 and not plain then
+      local rest, found = string.gsub(said, ',[dt]?[1-9]%d*', '')
+      if rest ~= ',' or found ~= count then
+        return nil
+      end
     end
-    list[#list + 1] = group
+    list[#list + 1] = { token = token, members = members, at = at + 2, columns = columns, plain = plain }
     at = at + 2 + count * columns
   end
   return total > 0 and total <= 1000 and list or nil, at

@@ -20,9 +20,9 @@
 -- @use changes_size count_records_that_fit delivery_extras due_name lost_record never_text number_text read_entries
 -- @use read_records record_key record_of
 local function choose_messages(p, side, token, most, room, members_of, pushes, suspects)
-  local names, numbers, found, extras, entered, held, passed = {}, {}, {}, {}, {}, token .. ' ', false
+  local names, numbers, found, extras, entered, held, passed = nil, nil, nil, {}, {}, token .. ' ', false
   local n, seen, full, late, spent, emptied, lost, lost_entries = 0, 0, false, 0, 0, false, nil, nil
-  local header, length, tail, whole = nil, nil, nil, room
+  local ranked, length, tail, whole, byte = nil, nil, nil, room, string.byte
   local main, from = side.prefix == '', #side.prefix + 1
   while n < most and not full do
     local members, wanted = nil, most - n + (passed and 32 or 0)
@@ -42,7 +42,7 @@ local function choose_messages(p, side, token, most, room, members_of, pushes, s
       stored = members
     end
     for i = 1, asked do
-      counted[i] = tonumber(main and members[i] or string.sub(members[i], from))
+      counted[i] = main and members[i] + 0 or string.sub(members[i], from) + 0
     end
     if not main or p.shared then
       stored = {}
@@ -62,30 +62,34 @@ local function choose_messages(p, side, token, most, room, members_of, pushes, s
     end
     seen = seen + asked
     local bodies = read_records(p.keys, stored, not p.shared and main and counted or nil)
+    if n == 0 then -- the chosen ones of the first part, most often all, are kept in its own lists
+      names, numbers, found = members, counted, bodies
+    end
     for i = 1, asked do
-      local member, text, record = members[i], entries[i], bodies[i]
-      local size, head, expires, unread = #record, string.sub(record, 1, 2), NEVER_TEXT, main and record == LOST_RECORD
-      if main and text then
-        expires = string.sub(text, 21, 33)
-      elseif main and string.byte(head) == 120 then
+      local text, record = entries[i], bodies[i]
+      local size, letter, level = #record, byte(record, 1, 2)
+      local expires, suspect -- most messages never expire and are no suspects
+      if text then
+        local mark = byte(text, 12)
+        expires, suspect = main and string.sub(text, 21, 33) or NEVER_TEXT, mark == 48 or mark > 49
+        expires = expires ~= NEVER_TEXT and expires
+      elseif main and letter == 120 then
         expires = string.sub(record, 16, 28)
       end
-      local mark = text and string.byte(text, 12) or 32
-      local suspect = mark == 48 or mark > 49
       if suspect and not suspects then
         passed = true
       elseif suspect and n > 0 then
         full = true
         break
-      elseif unread then
+      elseif main and record == LOST_RECORD then
         lost, lost_entries = lost or {}, lost_entries or {}
-        lost[#lost + 1] = member
+        lost[#lost + 1] = members[i]
         lost_entries[#lost] = text
         if #lost == 100 then
           full, p.more = true, 1
           break
         end
-      elseif expires ~= NEVER_TEXT and tonumber(expires) <= p.now then
+      elseif expires and tonumber(expires) <= p.now then
         -- This message has expired and is not given out. This call has not done all due work; a later `advance` expires
         -- the message.
         late, spent = late + 1, spent + size
@@ -101,21 +105,23 @@ local function choose_messages(p, side, token, most, room, members_of, pushes, s
         end
         room = room - size
         n = n + 1
-        names[n], numbers[n], found[n] = member, counted[i], record
+        if n ~= i or names ~= members then
+          names[n], numbers[n], found[n] = members[i], counted[i], record
+        end
         if text then
           room = room - delivery_extras(extras, n, text)
           entered[n] = token .. string.sub(text, 12)
-        elseif expires ~= NEVER_TEXT then
-          entered[n] = held .. string.sub(head, 2) .. 'a-00000' .. expires .. number_text[size] .. ';;;'
+        elseif expires then
+          entered[n] = held .. string.char(level) .. 'a-00000' .. expires .. number_text[size] .. ';;;'
         else
-          if size ~= length or head ~= header then
-            header, length = head, size
-            tail = held .. string.sub(head, 2) .. 'a-00000' .. NEVER_TEXT .. number_text[size] .. ';;;'
+          if size ~= length or level ~= ranked then
+            ranked, length = level, size
+            tail = held .. string.char(level) .. 'a-00000' .. NEVER_TEXT .. number_text[size] .. ';;;'
           end
           entered[n] = tail
         end
-        if expires ~= NEVER_TEXT then
-          p.unawaited[#p.unawaited + 1] = due_name('e', member)
+        if expires then
+          p.unawaited[#p.unawaited + 1] = due_name('e', names[n])
         end
         if n == most or suspect then
           full = true
@@ -127,6 +133,10 @@ local function choose_messages(p, side, token, most, room, members_of, pushes, s
       emptied = late == 0
       break
     end
+  end
+  names, numbers, found = names or {}, numbers or {}, found or {}
+  for i = #names, n + 1, -1 do
+    names[i], numbers[i], found[i] = nil, nil, nil
   end
   return {
     n = n, names = names, numbers = numbers, records = found, extras = extras, entries = entered, emptied = emptied,

@@ -3,7 +3,11 @@ local function lock_messages(p, chosen, base)
   local placed, written = p.placed, p.entered
   local at, wrote, names, numbers, entries = #placed, #written, chosen.names, chosen.numbers, chosen.entries
   for i = 1, chosen.n do
-    placed[at + 1], placed[at + 2], at = base + numbers[i], names[i], at + 2
-    written[wrote + 1], written[wrote + 2], wrote = names[i], entries[i], wrote + 2
+    local name = names[i]
+    at, wrote = at + 2, wrote + 2
+    placed[at - 1] = base + numbers[i]
+    placed[at] = name
+    written[wrote - 1] = name
+    written[wrote] = entries[i]
   end
 end

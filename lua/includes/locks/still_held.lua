@@ -12,9 +12,8 @@
 -- @use read_many
 -- @use lease_end inside
 local function still_held(p, group, seen, lost)
-  local token, members, columns = group.token, group.members, group.columns
-  local names, numbers, entries, at = {}, {}, {}, {}
-  local mine, lease = { names = names, numbers = numbers, entries = entries, at = at, token = token }, seen[token]
+  local token, members, columns, plain = group.token, group.members, group.columns, group.plain
+  local mine, lease = { token = token, numbers = {}, at = {} }, seen[token]
   lease = lease or p.released and p.released[token]
   if not lease then
     lease = mine
@@ -24,8 +23,9 @@ local function still_held(p, group, seen, lost)
   end
   seen[token] = lease
   mine.lease, mine.session = lease, lease.session
-  local found, n, same, last, top = read_many('HMGET', p.entries, members), 0, false, nil, seen.top or 0
+  local found, n, same, last, top, all = read_many('HMGET', p.entries, members), 0, false, nil, seen.top or 0, seen.all
   local settled, live, own = p.settled, tonumber(lease.till) > p.logical, false
+  local names, entries, numbers, at = members, found, mine.numbers, mine.at -- most often all messages are held
   for i = 1, #members do
     local member, text = members[i], found[i]
     if text ~= last then -- messages of one size that were given out together have equal entries
@@ -34,21 +34,21 @@ local function still_held(p, group, seen, lost)
     end
     local fresh = same and (live or own and lease_end(p, token .. member) > p.logical)
     if fresh then
-      local number = tonumber(member)
-      if seen.all or not number or number <= top then
-        if not seen.all then
-          seen.all = {}
+      local number = plain and member + 0 or tonumber(member)
+      if all or not number or number <= top then
+        if not all then
+          all = {}
           for _, list in ipairs(seen) do
             for j = 1, #list do
-              seen.all[list[j]] = true
+              all[list[j]] = true
             end
           end
           for j = 1, n do
-            seen.all[names[j]] = true
+            all[names[j]] = true
           end
         end
-        fresh = not seen.all[member]
-        seen.all[member] = true
+        fresh = not all[member]
+        all[member] = true
       else
         top = number
       end
@@ -56,17 +56,25 @@ local function still_held(p, group, seen, lost)
     end
     if fresh and not (settled and settled[member]) then
       n = n + 1
-      names[n], entries[n], at[n] = member, text, group.at + (i - 1) * columns
+      if names ~= members then
+        names[n], entries[n] = member, text
+      end
+      if columns > 1 then
+        at[n] = group.at + (i - 1) * columns
+      end
       if own then
         mine.alone = mine.alone or {}
         mine.alone[member] = token .. member
       end
     else
+      if names == members then
+        names, entries = { unpack(members, 1, n) }, { unpack(found, 1, n) }
+      end
       lost[#lost + 1] = member
     end
   end
   numbers[n + 1] = nil
-  seen.top = top
+  mine.names, mine.entries, seen.top, seen.all = names, entries, top, all
   seen[#seen + 1] = names
   return mine
 end

@@ -3,21 +3,20 @@
 -- is only one group.
 -- @use record_key
 local function group_records(keys, numbers, as_numbers, rising)
-  local n, least, most = #numbers, math.huge, 0
   as_numbers = as_numbers or numbers
+  local n, least, groups = #numbers, math.floor((as_numbers[1] or 0) / 4096) * 4096, {}
+  local most, one = least + 4096, true
   for i = 1, n, rising and n > 1 and n - 1 or 1 do
-    local number = tonumber(as_numbers[i])
-    if number < least then
-      least = number
-    end
-    if number > most then
-      most = number
+    local number = as_numbers[i] + 0
+    if number < least or number >= most then
+      one = false
+      break
     end
   end
-  if math.floor(least / 4096) == math.floor(most / 4096) then
-    return { [record_key(keys, least)] = numbers }, true
+  if one then
+    groups[record_key(keys, least)] = numbers
+    return groups, true
   end
-  local groups = {}
   for i = 1, n do
     local key = record_key(keys, as_numbers[i])
     local group = groups[key]

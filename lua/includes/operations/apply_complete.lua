@@ -15,9 +15,9 @@ local function apply_complete(p, held)
         last = text
         size, record, changes = string.match(text, '^(%d+);(%d*);%d*;()', 34)
         size, changes = size + 0, #text - changes + 1
-      end
-      if record ~= '' and stored == names then
-        stored = { unpack(names, 1, i - 1) }
+        if record ~= '' and stored == names then
+          stored = { unpack(names, 1, i - 1) }
+        end
       end
       if stored ~= names then
         stored[i] = record == '' and names[i] or record
@@ -26,7 +26,9 @@ local function apply_complete(p, held)
       if mine.session then
         index_remove(p, mine.session, 'h', tonumber(names[i]))
       end
-      p.bytes = p.bytes - changes
+      if changes > 0 then
+        p.bytes = p.bytes - changes
+      end
     end
     for i = 1, p.noted and count or 0 do
       p.noted[#p.noted + 1] = 'c' .. names[i]

@@ -16,7 +16,7 @@ local function apply_send(p, argv, incoming)
   end
   local key, fields, ids, placed, bytes = record_key(p.keys, first), {}, {}, p.placed, 0
   local next_key = math.floor(first / 4096) * 4096 + 4096
-  local f, o = 0, #placed
+  local f, o, expiring = 0, #placed, p.horizon < NEVER or p.ttl < NEVER
   for i = 1, count do
     local at = start + (i - 1) * stride
     number = number + 1
@@ -27,12 +27,14 @@ local function apply_send(p, argv, incoming)
     local header = default
     local session = sessions and sessions[i]
     if stride == 1 then -- most messages have no columns: there is nothing to check
-      placed[o + 1], placed[o + 2], o = number, number, o + 2
+      o = o + 2
+      placed[o - 1] = number
+      placed[o] = number
       if session then
         index_add(p, session, 'a', number)
         p.touched[session] = 'ready'
       end
-      if p.horizon < NEVER or p.ttl < NEVER then
+      if expiring then
         index_expiry(p, number, p.now + p.ttl)
       end
     else
@@ -82,7 +84,9 @@ local function apply_send(p, argv, incoming)
       if size > biggest then
         biggest = size
       end
-      fields[f + 1], fields[f + 2], f = number, record, f + 2
+      f = f + 2
+      fields[f - 1] = number
+      fields[f] = record
     end
   end
   store_later(p, key, fields)

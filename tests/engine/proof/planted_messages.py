@@ -23,7 +23,7 @@ OF_MESSAGES = (
     Bug(
         "the expiry event of a locked message stays",
         file="includes/choose_messages",
-        right="        if expires ~= NEVER_TEXT then\n          p.unawaited",
+        right="        if expires then\n          p.unawaited",
         wrong="        if false then\n          p.unawaited",
     ),
     Bug(
@@ -389,8 +389,8 @@ OF_MESSAGES = (
     Bug(
         "a call settles a message twice",
         file="includes/still_held",
-        right="seen.all[names[j]] = true",
-        wrong="seen.all[names[j]] = nil",
+        right="          all[names[j]] = true",
+        wrong="          all[names[j]] = nil",
     ),
     Bug(
         "a partition of another incarnation is destroyed",

@@ -3,10 +3,10 @@
 -- Nothing is written yet but dead letters, if records are lost. From `first` to `last` in `p.unawaited` are the
 -- expiries of the messages. The messages of a session get the token of its lock, which is not there yet if they are the
 -- first ones. With a session, `held` is the word of its messages, and `some` are the first ones, or nil.
--- @use choose_messages gift_token index_entries index_name number_text open_credit session_lock_end set_aside turns
+-- @use choose_messages gift_letters index_entries index_name number_text open_credit session_lock_end set_aside turns
 local function choose_gift(p, w, side, most, room, pushes)
   local session, members, first, c = w.session, nil, #p.unawaited + 1, open_credit(p)
-  local token = session and string.sub(w.key, 1, 11) or gift_token(w.prefix, w.serial + 1)
+  local token = session and string.sub(w.key, 1, 11) or w.prefix .. gift_letters[w.serial + 1]
   if w.source == 'next' then
     local found = redis.call('ZRANGE', p.turns, TURNS.free, TURNS.locked - 1, 'BYSCORE', 'LIMIT', 0, 1)[1]
     if not found then

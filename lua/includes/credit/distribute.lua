@@ -41,6 +41,9 @@ local function distribute(p, caller)
 
     -- Read some more of the words.
     local function load(some)
+      if loaded == count then
+        return
+      end
       local till = math.min(count, loaded + some)
       words_of(p, { unpack(keys, loaded + 1, till) })
       for i = loaded + 1, till do

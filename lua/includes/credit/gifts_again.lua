@@ -2,7 +2,7 @@
 -- their bytes: those after the serial `seen`, or after the last one that the word knows to be seen. If the word has
 -- another prefix now, a gift shows no counts. Each gift gets a new fence: its receiver may not have seen the first one.
 -- A session is shown with all gifts of its word that were not seen.
--- @use gift_token messages_again next_fence
+-- @use gift_letters messages_again next_fence
 -- @use session_lock_end words_of inside
 local function gifts_again(p, prefix, seen, w)
   -- Return the gifts of a held session that its word keeps, because they were not seen, and whose messages are still
@@ -38,7 +38,7 @@ local function gifts_again(p, prefix, seen, w)
     return of_session(w, prefix, seen)
   end
   for i = 1, 17 do
-    tokens[i] = gift_token(prefix, seen + i)
+    tokens[i] = prefix .. gift_letters[seen + i]
   end
   local leases = redis.call('HMGET', p.leases, unpack(tokens))
   for i = 1, 17 do

@@ -1,5 +1,6 @@
 -- Returns what a call knows of the credit of a partition. The first call of an epoch ends all grants. The first fields
--- of the table come from the field `credit` of the partition, by way of its metatable; the others belong to the call:
+-- of the table come from the field `credit` of the partition, most of them by way of its metatable; the others belong
+-- to the call:
 --   turn       the number of gifts so far; a word has the turn of its last gift
 --   epochs     the number of epochs so far; a word of an earlier epoch is closed
 --   ends       how often all credit was ended by newer settings; a word with a smaller number has no credit
@@ -21,7 +22,12 @@ local function open_credit(p)
   if c then
     return c
   end
-  c = setmetatable({ words = {}, dirty = {}, pushes = 16, room = 65536, given = 0, spent = 0, ended = 0 }, parse_credit[p.credit])
+  -- What changes with each gift or grant stands in front, so that the rest is often a text that is known.
+  local turn, keeper_till, deputy_till, rest = string.match(p.credit, '^(%d+) (%d+) (%d+) (.*)$')
+  c = setmetatable({
+    turn = (turn or 0) + 0, keeper_till = (keeper_till or 0) + 0, deputy_till = (deputy_till or 0) + 0,
+    words = {}, dirty = {}, pushes = 16, room = 65536, given = 0, spent = 0, ended = 0,
+  }, parse_credit[rest or ''])
   if c.known and p.old_run_id ~= '?' and p.run_id ~= p.old_run_id then
     c.epochs, c.open, c.rest, c.untold, c.keeper, c.deputy = c.epochs + 1, false, false, false, '', ''
     redis.call('UNLINK', p.grants)

@@ -1,15 +1,16 @@
--- Takes the field `credit` of a partition apart. Returns a table with the fields that open_credit explains, and with
--- `known`: whether there is any credit. Nobody changes this table. It is the metatable of the one that calls change.
+-- Takes the field `credit` of a partition apart, without its first words. Returns a table with the fields that
+-- open_credit explains, and with `known`: whether there is any credit. Nobody changes this table. It is the metatable
+-- of the one that calls change.
 -- @remember 256
 local function parse_credit(text)
-  local turn, epochs, ends, open, rest, untold, keeper_at, keeper_till, deputy_at, deputy_till, asked, keeper_client, deputy_client,
-    length, keys = string.match(text, '^(%d+) (%d+) (%d+) (%d)(%d)(%d) (%d+) (%d+) (%d+) (%d+) (%d+) (%S*) (%S*) (%d+) (.*)$')
+  local epochs, ends, open, rest, untold, keeper_at, deputy_at, asked, keeper_client, deputy_client, length, keys =
+    string.match(text, '^(%d+) (%d+) (%d)(%d)(%d) (%d+) (%d+) (%d+) (%S*) (%S*) (%d+) (.*)$')
   local parsed = {
-    known = turn ~= nil, turn = (turn or 0) + 0, epochs = (epochs or 0) + 0, ends = (ends or 0) + 0, open = open == '1',
-    rest = rest == '1', untold = untold == '1', keeper_at = (keeper_at or 0) + 0, keeper_till = (keeper_till or 0) + 0,
-    deputy_at = (deputy_at or 0) + 0, deputy_till = (deputy_till or 0) + 0, asked = (asked or 0) + 0,
+    known = epochs ~= nil, epochs = (epochs or 0) + 0, ends = (ends or 0) + 0, open = open == '1',
+    rest = rest == '1', untold = untold == '1', keeper_at = (keeper_at or 0) + 0, deputy_at = (deputy_at or 0) + 0,
+    asked = (asked or 0) + 0,
     keeper_client = keeper_client or '', deputy_client = deputy_client or '',
-    keeper = turn and string.sub(keys, 1, length) or '', deputy = turn and string.sub(keys, length + 1) or '',
+    keeper = keys and string.sub(keys, 1, length) or '', deputy = keys and string.sub(keys, length + 1) or '',
   }
   parsed.__index = parsed
   return parsed

@@ -36,7 +36,7 @@ local function parse_grants(p, argv, at)
     for of, of_serial, of_begun in string.gmatch(retired, '([%w_-]+):(%d+):(%d+)') do
       g.retired[#g.retired + 1] = { prefix = of, seen = of_serial + 0, begun = of_begun + 0 }
     end
-    if #g.retired > 32 or string.gsub(retired .. ',', '[%w_-]+:%d+:%d+,', '') ~= (retired == '' and ',' or '')
+    if retired ~= '' and (#g.retired > 32 or string.gsub(retired .. ',', '[%w_-]+:%d+:%d+,', '') ~= '')
       or g.limit < g.messages or g.limit > g.messages + 100000 or g.callers < g.messages or g.callers > g.limit or g.hands < 1
       or g.hands > 100000 or g.most_bytes < g.bytes or g.most_bytes > g.bytes + 1073741824 or g.number < 1 or seen[g.key] then
       return nil

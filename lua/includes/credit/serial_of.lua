@@ -1,4 +1,4 @@
--- Returns the serial of the token of a gift, as gift_token has written it.
+-- Returns the serial of the token of a gift, as gift_letters has written it.
 local function serial_of(token)
   local letters, serial = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_', 0
   for i = 9, 11 do

@@ -58,10 +58,10 @@ local function serve_credit(p)
     if c.count then
       c.open = c.count > 0
     end
-    local text = number_text[c.turn] .. ' ' .. number_text[c.epochs] .. ' ' .. number_text[c.ends]
+    local text = number_text[c.turn] .. ' ' .. number_text[c.keeper_till] .. ' ' .. number_text[c.deputy_till]
+      .. ' ' .. number_text[c.epochs] .. ' ' .. number_text[c.ends]
       .. (c.open and ' 1' or ' 0') .. (c.rest and '1' or '0') .. (c.untold and '1 ' or '0 ')
-      .. number_text[c.keeper_at] .. ' ' .. number_text[c.keeper_till] .. ' ' .. number_text[c.deputy_at]
-      .. ' ' .. number_text[c.deputy_till] .. ' ' .. number_text[c.asked]
+      .. number_text[c.keeper_at] .. ' ' .. number_text[c.deputy_at] .. ' ' .. number_text[c.asked]
       .. ' ' .. c.keeper_client .. ' ' .. c.deputy_client .. ' ' .. number_text[#c.keeper] .. ' ' .. c.keeper .. c.deputy
     if text ~= p.credit then
       p.credit, p.changed.credit = text, text

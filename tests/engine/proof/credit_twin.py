@@ -236,7 +236,7 @@ class TwinPartition(CreditPartition):
             require(self._stored(stored[key]) == self._known(word), "another word", stored[key], word)
             require(not self._eligible(word) or key in ranked, "an open grant has no rank", key)
         credit = (ask("HGET", keys[0], "credit") or b"").decode()
-        require(not ranked or credit.split(" ")[3][0] == "1", "the partition does not know its open grants", credit)
+        require(not ranked or credit.split(" ")[5][0] == "1", "the partition does not know its open grants", credit)
 
     def _compare_sessions(self, words: Mapping[str, Sequence[str]]) -> None:
         """Compare the free sessions, the holders, their words, and what they hold."""

@@ -56,8 +56,8 @@ redis.call('HSET', KEYS[1], 'settings', text)
 local members = redis.call('ZRANGE', KEYS[2], 0, SENTINEL.score - 1, 'BYSCORE', 'LIMIT', 0, share)
 local p = {
   order = KEYS[2], entries = KEYS[3], due = KEYS[6], store = KEYS[9], refs = KEYS[10], keys = KEYS, shared = true,
-  placed = {}, taken = members, entered = {}, forgotten = {}, awaited = {}, unawaited = {}, dropped = {},
-  dropped_sizes = {}, bytes = 0, next_due = 0,
+  placed = {}, taken = members, entered = {}, forgotten = {}, awaited = {}, unawaited = {},
+  bytes = 0, next_due = 0,
 }
 local entries = read_many('HMGET', p.entries, members)
 for i = 1, #members do

@@ -88,8 +88,6 @@ OPENED: Final[Mapping[str, str]] = MappingProxyType(
         "index_added": "members to add to the index of sessions",
         "index_removed": "members to remove from the index of sessions",
         "touched": "sessions whose turn may have changed",
-        "dropped": "numbers of records that lose one user",
-        "dropped_sizes": "the bytes that each of `dropped` frees",
         "bytes": "the change of the stored bytes",
         "noted": "what happened to messages; nil unless the entity is audited",
         # the result
@@ -102,6 +100,8 @@ _LATER: Final[Mapping[str, str]] = MappingProxyType(
     {
         # what the call will write
         "gone": "messages to delete for good",
+        "dropped": "numbers of records that lose one user",
+        "dropped_sizes": "the bytes that each of `dropped` frees",
         "released": "leases that lose messages, by token",
         "suspected": "whether a message has become ready as a suspect",
         "stored": "records to write, by key",

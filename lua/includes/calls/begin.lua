@@ -112,9 +112,9 @@ local function begin(keys, argv, name, count, variadic, first)
     calling = s[STATE.calling] == '1',
     index = set.sessions and keys[27] or nil, turns = keys[28], states = keys[29],
     lasting = keys[30], once = keys[31], noted = set.audited and {} or nil,
-    index_added = {}, index_removed = {}, touched = {},
+    index_added = set.sessions and {}, index_removed = set.sessions and {}, touched = set.sessions and {},
     changed = {}, placed = {}, taken = {}, entered = {}, forgotten = {}, awaited = {}, unawaited = {},
-    dropped = {}, dropped_sizes = {}, bytes = 0, more = 0,
+    bytes = 0, more = 0,
   }, set)
   return p
 end

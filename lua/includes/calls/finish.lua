@@ -7,7 +7,7 @@
 -- @use announce_moves call_receivers update_session_turns write_settlements inside
 local function finish(p, result)
   flush(p)
-  if next(p.touched) then
+  if p.index and next(p.touched) then
     update_session_turns(p)
   end
   if p.credit ~= '' or p.granting then

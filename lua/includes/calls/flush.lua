@@ -73,9 +73,9 @@ local function flush(p)
       p.index_added = {}
     end
   end
-  if #p.dropped > 0 then
+  if p.dropped then
     delete_records(p, p.dropped, p.dropped_sizes)
-    p.dropped, p.dropped_sizes = {}, {}
+    p.dropped, p.dropped_sizes = nil, nil
   end
   if p.bytes ~= 0 then
     -- The size of a message whose record was lost may be unknown. The number of bytes is then wrong (see refuse_full).

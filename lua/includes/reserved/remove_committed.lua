@@ -3,7 +3,8 @@
 -- @use band delete_moved message_sizes read_entries ready_levels sentinel
 local function remove_committed(p, pin)
   local levels, most, room = ready_levels(p, 0, pin.floor), 1000, 2097152
-  local dropped, dropped_sizes, noted = p.dropped, p.dropped_sizes, p.noted
+  local dropped, dropped_sizes, noted = p.dropped or {}, p.dropped_sizes or {}, p.noted
+  p.dropped, p.dropped_sizes = dropped, dropped_sizes
   -- Often no message of the partition has an entry.
   local has_entries = redis.call('HLEN', p.entries) > redis.call('HEXISTS', p.entries, SENTINEL.name)
   for level = 1, #levels do

@@ -31,7 +31,7 @@ local function open_targets(p, keys, incarnations, at, open)
       next_lock = tonumber(s[TARGET.next_lock]), offset = tonumber(s[TARGET.offset]), calling = s[TARGET.calling] == '1',
       forwards = set.forwards, forwards_dead = set.forwards_dead, reserved = set.reserved, wide = set.wide,
       leaps = p.run_id ~= '?' and s[TARGET.run_id] ~= '?' and s[TARGET.run_id] ~= p.run_id,
-      changed = {}, placed = {}, entered = {}, awaited = {}, taken = none, forgotten = none, unawaited = none, dropped = none,
+      changed = {}, placed = {}, entered = {}, awaited = {}, taken = none, forgotten = none, unawaited = none,
       touched = none, bytes = 0,
     }
     list[i] = target

@@ -18,7 +18,7 @@
 --   DUE (due work had to be done first, under the old settings), BADCALL (malformed, or messages of a partition that is
 --   to be reserved no longer are pinned)
 -- Facts: repeatable
--- @use begin has_overdue never never_text parse_stamp refuse refuse_while_due same_slot sentinel server_time settings
+-- @use begin has_overdue marks_text never parse_stamp refuse refuse_while_due same_slot sentinel server_time settings
 -- @use whole_number
 -- @use end_credit parse_pin ready_levels
 local state, store = KEYS[1], KEYS[9]
@@ -90,11 +90,13 @@ else
   if ARGV[7] ~= '1' then
     return refuse('GONE', 'partition')
   end
+  local marks = marks_text({
+    offset = 0, dead_seq = 0, head = NEVER, horizon = 0, next_lock = NEVER, next_due = NEVER, biggest = 0, announced = NEVER,
+  })
   -- The fields of STATE come first, in their order, because a server may search the fields from the first to the last.
   fields = {
-    'layout', '2', 'settings', settings, 'run_id', ARGV[1], 'offset', '0', 'clk', '0', 'dead_seq', '0', 'head', NEVER_TEXT,
-    'horizon', '0', 'next_lock', NEVER_TEXT, 'next_due', NEVER_TEXT, 'biggest', '0', 'announced', NEVER_TEXT,
-    'granted', '0', 'used', '0', 'calling', '', 'credit', '', 'kept', '0', 'route_fence', '0', 'birth', ARGV[9], 'pin', '',
+    'layout', '2', 'settings', settings, 'marks', marks, 'run_id', ARGV[1], 'clk', '0', 'granted', '0', 'used', '0',
+    'calling', '', 'credit', '', 'kept', '0', 'route_fence', '0', 'birth', ARGV[9], 'pin', '',
     'called', '', 'once_bytes', '0', 'once_forgotten', '0', 'settlements', '0', 'leaps', '0',
   }
 end

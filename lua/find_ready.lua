@@ -10,19 +10,18 @@
 -- Result: 1 if the partition may have something, otherwise 0
 -- Refusals: BADCALL
 -- Facts: repeatable
--- @use never refuse server_time side_named turns whole_number
+-- @use never parse_marks refuse server_time side_named turns whole_number
 local told = ARGV[2] ~= '' and whole_number(ARGV[2], 0, NEVER - 1)
 local source = string.match(ARGV[1], '^[dt]?$') or string.match(ARGV[1], '^next$')
 if #ARGV ~= 2 or #KEYS ~= 3 or told == nil or not source then
   return refuse('BADCALL', 'source')
 end
-local layout, next_due, head, next_lock, offset =
-  unpack(redis.call('HMGET', KEYS[1], 'layout', 'next_due', 'head', 'next_lock', 'offset'))
+local layout, marks = unpack(redis.call('HMGET', KEYS[1], 'layout', 'marks'))
 if layout ~= '2' then
   return 1
 end
-local now = told or tonumber(server_time())
-if tonumber(next_due) <= now or tonumber(head) <= now or tonumber(next_lock) - tonumber(offset) <= now then
+local now, m = told or tonumber(server_time()), parse_marks[marks]
+if m.next_due <= now or m.head <= now or m.next_lock - m.offset <= now then
   return 1
 elseif source == 'next' then
   return redis.call('ZCOUNT', KEYS[3], TURNS.free, TURNS.locked - 1) > 0 and 1 or 0

@@ -112,7 +112,7 @@ for j = 1, #moving do
     end
     p.bytes = p.bytes + #record + #changes
     if #record + #changes > p.biggest then
-      p.biggest, p.changed.biggest = #record + #changes, #record + #changes
+      p.biggest, p.marked = #record + #changes, true
     end
     index_expiry(p, number, expires)
     if session then

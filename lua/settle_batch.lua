@@ -72,7 +72,7 @@ for i = 1, #names do
       p.bytes = p.bytes + #changes - #e.changes
       e.changes = changes
       if e.size + #changes > p.biggest then
-        p.biggest, p.changed.biggest = e.size + #changes, e.size + #changes
+        p.biggest, p.marked = e.size + #changes, true
       end
       bury(p, name, e, 'A', (transfer or purpose ~= '') and SIDES.t or SIDES.d)
     elseif transfer then

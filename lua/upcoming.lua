@@ -11,25 +11,25 @@
 --   will be due, or if the partition is not here, or has a test clock and the caller gave no time
 -- Refusals: BADCALL
 -- Facts: repeatable
--- @use never refuse server_time whole_number
+-- @use never parse_marks refuse server_time whole_number
 local told = ARGV[1] ~= '' and whole_number(ARGV[1], 0, NEVER - 1)
 if #ARGV ~= 1 or #KEYS > 1000 or #KEYS % 2 ~= 0 or told == nil then
   return refuse('BADCALL', 'partitions')
 end
 local time, reply = tonumber(server_time()), {}
 for i = 1, #KEYS, 2 do
-  local announced = redis.call('HGET', KEYS[i], 'announced')
+  local layout, marks = unpack(redis.call('HMGET', KEYS[i], 'layout', 'marks'))
+  local m = layout == '2' and parse_marks[marks]
   reply[#reply + 1] = ''
-  if announced and tonumber(announced) < NEVER then
-    local layout, text, next_due, head, next_lock, offset =
-      unpack(redis.call('HMGET', KEYS[i], 'layout', 'settings', 'next_due', 'head', 'next_lock', 'offset'))
-    local w = layout == '2' and { WORDS.match(text) } or {}
+  if m and m.announced < NEVER then
+    local text = redis.call('HGET', KEYS[i], 'settings')
+    local w = { WORDS.match(text) }
     local clock = w[WORDS.clock]
     local now = clock == 'test' and told or clock == 'server' and time
     if now and w[WORDS.status] ~= 'Deleting' then
-      local first = math.min(tonumber(next_due), tonumber(head))
-      if tonumber(next_lock) < NEVER then
-        first = math.min(first, tonumber(next_lock) - tonumber(offset))
+      local first = math.min(m.next_due, m.head)
+      if m.next_lock < NEVER then
+        first = math.min(first, m.next_lock - m.offset)
       end
       if w[WORDS.topic] == '1' then
         first = math.min(first, tonumber(redis.call('ZRANGE', KEYS[i + 1], 0, 0, 'WITHSCORES')[2] or NEVER))

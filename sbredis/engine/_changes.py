@@ -65,16 +65,17 @@ OPENED: Final[Mapping[str, str]] = MappingProxyType(
         "run_id": "the run id of the server process",
         "run": "the run id that the caller has named; ? if it is unknown",
         "old_run_id": "the stored run id",
-        # what the fields of the key `state` say; a change of one goes into `changed` as well
+        # the numbers of the field `marks`; a change of one sets `marked` as well
         "dead_seq": "the last number of the dead-letter queues",
         "biggest": "the size of the largest message so far",
-        "granted": "the last fence of a lock",
-        "used": "the time of the last use",
         "head": "a lower bound of the next expiry that is not indexed",
         "horizon": "the latest expiry that is not indexed",
         "next_lock": "a lower bound of the end of the next lease",
         "next_due": "a lower bound of the next event in `due`",
         "announced": "the due time that was last announced",
+        # what other fields of the key `state` say; a change of one goes into `changed` as well
+        "granted": "the last fence of a lock",
+        "used": "the time of the last use",
         "calling": "whether the partition has called the mover",
         "credit": "what the partition keeps of credit, as text; empty as long as no receiver has granted any",
         # what the call will write
@@ -99,6 +100,7 @@ OPENED: Final[Mapping[str, str]] = MappingProxyType(
 _LATER: Final[Mapping[str, str]] = MappingProxyType(
     {
         # what the call will write
+        "marked": "whether a number of the field `marks` has changed",
         "gone": "messages to delete for good",
         "dropped": "numbers of records that lose one user",
         "dropped_sizes": "the bytes that each of `dropped` frees",

@@ -17,6 +17,9 @@ The loader replaces the text of the script, so a call costs no more than with po
 names would cost more, because every call would build it again. If a script uses a name that is not in the list, loading
 the script fails.
 
+The field ``marks`` is a text of several numbers for the same reason. They seldom change, so ``parse_marks`` remembers
+what such a text says.
+
 ``configure`` checks and stores settings with a table, the constant ``settings``, which also comes from here.
 """
 
@@ -43,14 +46,8 @@ _IN_STATE: Final = tuple(setting for setting in SETTINGS.values() if not setting
 
 FIELD_LISTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "STATE": (
-            *("layout", "settings", "run_id", "offset", "clk", "dead_seq", "head", "horizon"),
-            *("next_lock", "next_due", "biggest", "announced", "granted", "used", "calling", "credit"),
-        ),
-        "TARGET": (
-            *("layout", "settings", "run_id", "offset", "dead_seq", "head", "horizon"),
-            *("next_lock", "next_due", "biggest", "announced", "calling", "credit"),
-        ),
+        "STATE": ("layout", "settings", "marks", "run_id", "clk", "granted", "used", "calling", "credit"),
+        "TARGET": ("layout", "settings", "marks", "run_id", "calling", "credit"),
         "WORDS": ("incarnation", "version", *(setting.stored for setting in _IN_STATE)),
         "STORE": ("bytes", *(setting.stored for setting in SETTINGS.values() if setting.with_records)),
     }

@@ -460,7 +460,7 @@ async def test_a_new_partition_has_every_field_that_scripts_read_or_write(bench:
     assert read == {field.decode() for field in state}
     assert quoted(_READ_OF_STORE.findall(every)) | {"layout"} == {field.decode() for field in store}
     written = {name for names in _WRITTEN_TO_STATE.findall(every) for name in names if name}
-    assert {"biggest", "dead_seq", "run_id", "settings"} <= written <= read
+    assert {"marks", "granted", "run_id", "settings"} <= written <= read
     assert set(_WRITTEN_TO_STORE.findall(every)) == {"seq", "bytes"}
 
 

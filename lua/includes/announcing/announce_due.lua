@@ -18,7 +18,7 @@ local function announce_due(p)
     if first == NEVER and p.topic and redis.call('ZCOUNT', p.due, '-inf', p.now) > 0 then
       return
     end
-    p.changed.announced = first
+    p.announced, p.marked = first, true
     if first < NEVER then
       local channel, text = redis.call('HGET', p.state, 'channel'), string.format('%s %.0f %.0f', p.state, p.now, first)
       redis.call('SPUBLISH', channel, text)

@@ -6,13 +6,13 @@
 -- `first`.
 --
 -- Every call runs this function, so it converts texts to numbers by `+ 0`, which takes less than half the time of
--- `tonumber`, and does not convert the text of "never".
+-- `tonumber`.
 --
 -- Refusals: GONE (the entity does not exist here, has another incarnation, or is being deleted), LAYOUT (another
 --   release wrote the data), BADCALL (malformed), REPEATED (the call is older than the lane's last one), LANE (the lane
 --   is not known here), STALE (the caller's settings are older than the partition's), CONFIG (the caller's settings are
 --   newer)
--- @use never never_text parse_settings refuse whole_number
+-- @use never parse_marks parse_settings refuse whole_number
 local function begin(keys, argv, name, count, variadic, first)
   local s = redis.call('HMGET', keys[1], unpack(STATE))
   if not s[STATE.layout] then
@@ -86,7 +86,8 @@ local function begin(keys, argv, name, count, variadic, first)
   -- Locks use a logical clock of the partition that never goes back. After a change of the server process this clock
   -- continues from its last known time, or from one lock duration before the present time if that is later. So a lock
   -- lasts at most one lock duration longer, whatever the clock of the new server shows.
-  local run_id, lock, clk, offset = s[STATE.run_id], set.lock, s[STATE.clk] + 0, s[STATE.offset] + 0
+  local m = parse_marks[s[STATE.marks]]
+  local run_id, lock, clk, offset = s[STATE.run_id], set.lock, s[STATE.clk] + 0, m.offset
   local logical = now + offset
   local epoch = argv[1] ~= '?' and run_id ~= '?' and run_id ~= argv[1]
   if epoch then
@@ -103,12 +104,8 @@ local function begin(keys, argv, name, count, variadic, first)
     logical = logical, offset = logical - now, old_offset = offset, epoch = epoch,
     run_id = argv[1] ~= '?' and argv[1] or run_id, old_run_id = run_id,
     name = name, lane = lane, number = argv[5], new_lane = lane ~= '' and not known, repeated = result,
-    dead_seq = s[STATE.dead_seq] + 0, biggest = s[STATE.biggest] + 0, granted = s[STATE.granted] + 0, used = s[STATE.used] + 0,
-    head = s[STATE.head] == NEVER_TEXT and NEVER or s[STATE.head] + 0,
-    horizon = s[STATE.horizon] == NEVER_TEXT and NEVER or s[STATE.horizon] + 0,
-    next_lock = s[STATE.next_lock] == NEVER_TEXT and NEVER or s[STATE.next_lock] + 0,
-    next_due = s[STATE.next_due] == NEVER_TEXT and NEVER or s[STATE.next_due] + 0,
-    announced = s[STATE.announced] == NEVER_TEXT and NEVER or s[STATE.announced] + 0,
+    dead_seq = m.dead_seq, biggest = m.biggest, head = m.head, horizon = m.horizon, next_lock = m.next_lock,
+    next_due = m.next_due, announced = m.announced, granted = s[STATE.granted] + 0, used = s[STATE.used] + 0,
     calling = s[STATE.calling] == '1',
     index = set.sessions and keys[27] or nil, turns = keys[28], states = keys[29],
     lasting = keys[30], once = keys[31], noted = set.audited and {} or nil,

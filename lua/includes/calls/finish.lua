@@ -3,7 +3,7 @@
 -- will be due. If the call is a use of the partition, it writes the time of the
 -- last use, at most once a minute. The calls of maintenance are no use: the headers of their scripts lack the fact
 -- `use`, or the call has `p.upkeep`. A use of a subscription is also a use of its topic.
--- @use announce_due flush serve_credit uses
+-- @use announce_due flush marks_text serve_credit uses
 -- @use announce_moves call_receivers update_session_turns write_settlements inside
 local function finish(p, result)
   flush(p)
@@ -30,8 +30,8 @@ local function finish(p, result)
     end
   end
   local fields = { 'clk', p.logical }
-  if p.offset ~= p.old_offset then
-    fields[3], fields[4] = 'offset', p.offset
+  if p.marked or p.offset ~= p.old_offset then
+    fields[3], fields[4] = 'marks', marks_text(p)
   end
   if p.run_id ~= p.old_run_id then
     fields[#fields + 1] = 'run_id'

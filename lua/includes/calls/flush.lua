@@ -57,8 +57,7 @@ local function flush(p)
     write_many('ZADD', p.due, p.awaited)
     for i = 1, #p.awaited, 2 do
       if p.awaited[i] < p.next_due then
-        p.next_due = p.awaited[i]
-        p.changed.next_due = p.next_due
+        p.next_due, p.marked = p.awaited[i], true
       end
     end
     p.awaited = {}

@@ -2,7 +2,8 @@
 -- if the receiver wants that. They are a lease, except in a session, where they are under the lock of the session. A
 -- session is locked, and the word of its messages begins, with the first ones. `pushed` is the number of bytes in the
 -- push. With `more`, the caller gives more sessions and then flushes: they have no messages in common.
--- @use delete_received flush index_add index_remove lock_messages next_fence number_runs open_credit turns write_lease
+-- @use flush index_add index_remove lock_messages next_fence number_runs open_credit turns write_lease
+-- @use discard entry inside
 local function give(p, w, side, chosen, pushed, more)
   local c, n, numbers, held = open_credit(p), chosen.n, chosen.numbers, chosen.held
   if held then
@@ -19,7 +20,9 @@ local function give(p, w, side, chosen, pushed, more)
     end
   end
   if w.delete and not held then
-    delete_received(p, chosen.names, chosen.entries)
+    for i = 1, n do
+      discard(p, chosen.names[i], entry(chosen.entries[i]))
+    end
   elseif w.session then
     lock_messages(p, chosen, side.held)
     w.gifts[#w.gifts + 1] = { prefix = w.prefix, serial = w.serial + 1, runs = number_runs('', numbers) }

@@ -4,7 +4,7 @@
 local function bury(p, member, e, reason, side)
   side = side or SIDES.d
   p.dead_seq = p.dead_seq + 1
-  p.changed.dead_seq = p.dead_seq
+  p.marked = true
   local name = side.prefix .. string.format('%.0f', p.dead_seq)
   mark_dead(e, member, reason)
   if p.noted then

@@ -5,7 +5,7 @@ local function set_changes(p, e, changes)
     p.bytes = p.bytes + #changes - #e.changes
     e.changes = changes
     if e.size + #changes > p.biggest then
-      p.biggest, p.changed.biggest = e.size + #changes, e.size + #changes
+      p.biggest, p.marked = e.size + #changes, true
     end
   end
 end

@@ -12,7 +12,7 @@ local function freeze_messages(p, found, destination, id, holder, purpose, batch
   -- A batch gets its number from the counter of the dead-letter queue, which leaps at an epoch. So a number that a
   -- failover has lost is never given to another batch.
   p.dead_seq = p.dead_seq + 1
-  p.changed.dead_seq = p.dead_seq
+  p.marked = true
   local number, runs = string.format('%.0f', p.dead_seq), name_runs(found.names)
   told = told or ' '
   if not string.find(told, ' ' .. id .. ' ', 1, true) then

@@ -17,7 +17,7 @@ local function place_transfer(p, fields, number, level, payload, changes)
   fields[key][#fields[key] + 1] = record
   p.bytes = p.bytes + #record + #changes
   if #record + #changes > p.biggest then
-    p.biggest, p.changed.biggest = #record + #changes, #record + #changes
+    p.biggest, p.marked = #record + #changes, true
   end
   p.awaits_mover = true
 end

@@ -111,7 +111,7 @@ local function apply_publish(p, argv, plan)
           -- A failover may have lost dead letters that had numbers; these numbers must not be given again. This also
           -- holds for a failover that the subscription has not noticed yet (see apply_due).
           target.dead_seq = target.dead_seq + (target.leaps and 16777217 or 1)
-          target.changed.dead_seq, target.leaps = target.dead_seq, false
+          target.marked, target.leaps = true, false
           local name = string.format('d%.0f', target.dead_seq)
           target.placed[#target.placed + 1] = DEAD_READY + target.dead_seq
           target.placed[#target.placed + 1] = name
@@ -133,7 +133,7 @@ local function apply_publish(p, argv, plan)
           end
         end
         if #record + #changes > target.biggest then
-          target.biggest, target.changed.biggest = #record + #changes, #record + #changes
+          target.biggest, target.marked = #record + #changes, true
         end
       end
       if not last then
@@ -170,7 +170,7 @@ local function apply_publish(p, argv, plan)
       fields[key][#fields[key] + 1] = record
       p.bytes = p.bytes + #record
       if #record > p.biggest then
-        p.biggest, p.changed.biggest = #record, #record
+        p.biggest, p.marked = #record, true
       end
     end
     number = number + widths[i]

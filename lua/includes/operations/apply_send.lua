@@ -95,7 +95,7 @@ local function apply_send(p, argv, incoming)
   end
   p.bytes = p.bytes + bytes
   if biggest > p.biggest then
-    p.biggest, p.changed.biggest = biggest, biggest
+    p.biggest, p.marked = biggest, true
   end
   return first, dropped
 end

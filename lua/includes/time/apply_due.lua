@@ -7,7 +7,7 @@ local function apply_due(p, share)
     -- A failover may have lost messages that had numbers; these numbers must not be given again.
     redis.call('HINCRBY', p.store, 'seq', EPOCH_LEAP)
     p.dead_seq, p.granted = p.dead_seq + EPOCH_LEAP, p.granted + EPOCH_LEAP
-    p.changed.dead_seq, p.changed.granted = p.dead_seq, p.granted
+    p.marked, p.changed.granted = true, p.granted
     if p.noted then
       redis.call('HINCRBY', p.state, 'leaps', 1)
     end
@@ -45,7 +45,7 @@ local function apply_due(p, share)
         stored[key] = fields
         p.bytes = p.bytes + #record
         if #record > p.biggest then
-          p.biggest, p.changed.biggest = #record, #record
+          p.biggest, p.marked = #record, true
         end
       end
     else
@@ -132,6 +132,5 @@ local function apply_due(p, share)
     due = redis.call('ZRANGE', p.due, 0, 0, 'WITHSCORES')
   end
   p.next_lock, p.next_due = tonumber(lock[2] or NEVER), tonumber(due[2] or NEVER)
-  p.head, p.horizon, p.more = o.head, o.horizon, o.more
-  p.changed.next_lock, p.changed.next_due, p.changed.head, p.changed.horizon = p.next_lock, p.next_due, p.head, p.horizon
+  p.head, p.horizon, p.more, p.marked = o.head, o.horizon, o.more, true
 end

@@ -8,12 +8,10 @@ local function index_expiry(p, number, expires)
   end
   if expires >= p.horizon then
     if expires > p.horizon then
-      p.horizon = expires
-      p.changed.horizon = expires
+      p.horizon, p.marked = expires, true
     end
     if expires < p.head then
-      p.head = expires
-      p.changed.head = expires
+      p.head, p.marked = expires, true
     end
   elseif expires < NEVER then
     p.awaited[#p.awaited + 1] = expires

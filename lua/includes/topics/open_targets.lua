@@ -4,7 +4,7 @@
 -- that is open already is not opened again.
 --
 -- Refusals: TARGET (a subscription does not exist here, or is being deleted; the detail is its place), BADCALL
--- @use parse_settings refuse split_words
+-- @use parse_marks parse_settings refuse split_words
 local function open_targets(p, keys, incarnations, at, open)
   -- Publishing only adds to a subscription. So all lists of things to remove share the empty table `none`.
   local names, list, none = split_words(incarnations), {}, {}
@@ -22,13 +22,12 @@ local function open_targets(p, keys, incarnations, at, open)
       return nil, refuse('BADCALL', 'targets')
     end
     list[keys[at]] = true
+    local m = parse_marks[s[TARGET.marks]]
     local target = open and open[keys[at]] or {
       state = keys[at], order = keys[at + 1], entries = keys[at + 2], due = keys[at + 3],
       words = keys[at + 4], grants = keys[at + 5], credit = s[TARGET.credit], run = p.run, now = p.now,
-      ttl = set.ttl, head = tonumber(s[TARGET.head]), horizon = tonumber(s[TARGET.horizon]),
-      next_due = tonumber(s[TARGET.next_due]), biggest = tonumber(s[TARGET.biggest]),
-      dead_seq = tonumber(s[TARGET.dead_seq]), announced = tonumber(s[TARGET.announced]),
-      next_lock = tonumber(s[TARGET.next_lock]), offset = tonumber(s[TARGET.offset]), calling = s[TARGET.calling] == '1',
+      ttl = set.ttl, head = m.head, horizon = m.horizon, next_due = m.next_due, biggest = m.biggest, dead_seq = m.dead_seq,
+      announced = m.announced, next_lock = m.next_lock, offset = m.offset, calling = s[TARGET.calling] == '1',
       forwards = set.forwards, forwards_dead = set.forwards_dead, reserved = set.reserved, wide = set.wide,
       leaps = p.run_id ~= '?' and s[TARGET.run_id] ~= '?' and s[TARGET.run_id] ~= p.run_id,
       changed = {}, placed = {}, entered = {}, awaited = {}, taken = none, forgotten = none, unawaited = none,

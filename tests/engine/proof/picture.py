@@ -35,11 +35,12 @@ _LETTERS = {State.ACTIVE: "a", State.HELD: "h", State.DEFERRED: "p", State.SCHED
 _DUE = re.compile(r"[ade][dt]?[0-9a-f]{12}")
 _RUN = re.compile(r"([dt]?)([0-9]+)(?:-([0-9]+))?")
 _STORE = {"layout", "seq", "bytes", "quota", "largest", "most_ids", "used"}
+_MARKS = "offset", "dead_seq", "head", "horizon", "next_lock", "next_due", "biggest", "announced"
 _STATE = {
+    *_MARKS,
     *({setting.stored for setting in SETTINGS.values()} - _STORE),
-    *("layout", "incarnation", "version", "status", "clock", "run_id", "offset", "clk", "lock", "deliveries", "ttl"),
-    *("dead", "window", "dead_seq", "head", "horizon", "shared", "next_lock", "next_due", "biggest"),
-    *("sessions", "topic", "kept", "credit", "route_fence", "announced", "channel"),
+    *("layout", "incarnation", "version", "status", "clock", "run_id", "clk", "lock", "deliveries", "ttl"),
+    *("dead", "window", "shared", "sessions", "topic", "kept", "credit", "route_fence", "channel"),
     *("once_bytes", "once_forgotten", "settlements", "leaps"),
     *("birth", "granted", "used", "calling", "called", "pin"),
 }
@@ -91,9 +92,12 @@ class Picture:
 
     @cached_property
     def state(self) -> dict[str, bytes]:
-        """The fields of the key `state`, with the words of the field `settings` in its place."""
+        """The fields of the key `state`, with the words of the fields `settings` and `marks` in their places."""
         fields = {name.decode(): value for name, value in self.hashes["state"].items()}
-        return fields | settings_of(fields.pop("settings")) if fields else fields
+        if not fields:
+            return fields
+        marks = dict(zip(_MARKS, fields.pop("marks").split(), strict=True))
+        return fields | settings_of(fields.pop("settings")) | marks
 
     @cached_property
     def store(self) -> dict[str, bytes]:

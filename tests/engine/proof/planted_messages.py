@@ -225,7 +225,7 @@ OF_MESSAGES = (
         file="includes/renew_lease",
         right="write_lease(p, token, p.logical + p.lock, lease.left, lease.runs)",
         wrong="local bound = p.next_lock; write_lease(p, token, p.logical + p.lock, lease.left, lease.runs); "
-        "p.next_lock, p.changed.next_lock = bound, bound",
+        "p.next_lock = bound",
     ),
     Bug(
         "the end of the first lock goes unnoticed",

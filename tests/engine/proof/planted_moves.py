@@ -60,7 +60,7 @@ OF_MOVES = (
         "batches are numbered anew after a failover",
         file="includes/freeze_messages",
         right="p.dead_seq = p.dead_seq + 1\n",
-        wrong="p.dead_seq = tonumber(redis.call('HGET', p.state, 'dead_seq')) + 1\n",
+        wrong="p.dead_seq = string.match(redis.call('HGET', p.state, 'marks'), ' (%d+)') + 1\n",
         of="moves",
     ),
     Bug(

@@ -9,8 +9,9 @@ releases with different Lua can use one server side by side.
 Lua permits only 200 locals at a time, so a fragment is in the smallest block around all operations that use it. The
 operations on a partition, which begin with the fragment ``begin``, are one block, and all other operations are another.
 Inside it, those of reserved ranges, which use the fragment ``parse_pin``, are a block too. Each operation is a block of
-its own. A function can use only 60 locals of the chunk around it. If a limit
-is exceeded, :func:`library` says what to divide. The server would only refuse the text.
+its own, and so is a function with the functions that no other fragment and no operation uses. A function can use only
+60 locals of the chunk around it. If a limit is exceeded, :func:`library` says what to divide. The server would only
+refuse the text.
 
 What Lua keeps between calls is kept for all calls. So constants are never changed, and no fragment keeps anything of a
 call, with one exception: the results of a fragment with the line ``-- @remember NUMBER``, which is a function without
@@ -21,12 +22,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from hashlib import sha1
 from typing import Final
 
-from sbredis.engine._expansion import FOUND_AGAIN, ClosedOperation, Read, ScriptFormatError, closed, remembering
+from sbredis.engine._expansion import (
+    FOUND_AGAIN,
+    ClosedOperation,
+    LuaFile,
+    Read,
+    ScriptFormatError,
+    closed,
+    remembering,
+)
 from sbredis.transport import Library
 
 __all__ = ["LIBRARY_NAME", "MOST_LOCALS", "MOST_UPVALUES", "library"]
@@ -76,7 +85,7 @@ def library(operations: Iterable[str], read: Read, second_forms: Mapping[str, st
     families = _divided(all_closed, _FAMILY)
     needs = [{name for operation in family.values() for name in operation.fragments} for family in families]
     common = needs[0] & needs[1] if len(needs) > 1 else set[str]()
-    writer = _LibraryWriter(second_forms)
+    writer = _LibraryWriter(second_forms, _parts(all_closed))
     count = 1
     for operation in all_closed.values():
         count += writer.write(operation, common)
@@ -101,22 +110,38 @@ def library(operations: Iterable[str], read: Read, second_forms: Mapping[str, st
 class _LibraryWriter:
     """Writes fragments and operations, each fragment once."""
 
-    def __init__(self, second_forms: Mapping[str, str]) -> None:
+    def __init__(self, second_forms: Mapping[str, str], parts: Mapping[str, Sequence[str]]) -> None:
         self.lines = [f"#!lua name={_NAME}", *_REMEMBERED.splitlines()]
         self._second_forms = second_forms
-        self._written: set[str] = set()
+        self._parts = parts
+        self._deepest = max(map(self._locals_around, parts), default=0)
+        self._written = {part for names in parts.values() for part in names}
 
     def write(self, operation: ClosedOperation, names: AbstractSet[str]) -> int:
         """Write those fragments of an operation that have these names. Return how many locals this makes."""
-        locals_made = 0
-        for name, fragment in operation.fragments.items():
-            if name not in names or name in self._written:
-                continue
+        new = [name for name in operation.fragments if name in names and name not in self._written]
+        for name in new:
             self._written.add(name)
-            _check_upvalues(f"includes/{name}", (*fragment.uses, *fragment.inside))
-            self.lines.extend((f"-- includes/{name}", *fragment.code, *remembering(name, fragment)))
-            locals_made += 1
-        return locals_made
+            self._write_fragment(name, operation.fragments)
+        return len(new)
+
+    def _locals_around(self, name: str) -> int:
+        """Return how many locals there are at one time in the block of a fragment."""
+        parts = self._parts.get(name, ())
+        return len(parts) + max(map(self._locals_around, parts), default=0)
+
+    def _write_fragment(self, name: str, fragments: Mapping[str, LuaFile]) -> None:
+        """Write a fragment. Its parts are written before it, in a block around both."""
+        fragment, parts, (first, *rest) = fragments[name], self._parts.get(name, ()), fragments[name].code
+        _check_upvalues(f"includes/{name}", (*fragment.uses, *fragment.inside))
+        if parts:
+            self.lines += [f"local {name}", "do"]
+            for part in parts:
+                self._write_fragment(part, fragments)
+            first = first.removeprefix("local ")
+        self.lines += [f"-- includes/{name}", first, *rest, *remembering(name, fragment)]
+        if parts:
+            self.lines.append("end")
 
     def write_group(self, group: Mapping[str, ClosedOperation], shared: AbstractSet[str], count: int) -> None:
         """Write operations, inside a block for the fragments that only they share. ``count`` locals are there."""
@@ -126,7 +151,7 @@ class _LibraryWriter:
         for name, operation in group.items():
             self.lines.append("do")
             own = self.write(operation, operation.fragments.keys())
-            _check_locals(name, count + own + 1)
+            _check_locals(name, count + own + 1 + self._deepest)
             remembers = any(fragment.remembers is not None for fragment in operation.fragments.values())
             begun = [_REMEMBER] if remembers else []
             _check_upvalues(name, (*operation.uses, *begun))
@@ -137,6 +162,26 @@ class _LibraryWriter:
             self.lines.append("end")
         if shared:
             self.lines.append("end")
+
+
+def _parts(operations: Mapping[str, ClosedOperation]) -> dict[str, list[str]]:
+    """Return the parts of fragments: the functions that only one fragment uses, and nothing else does."""
+    fragments = {name: each for operation in operations.values() for name, each in operation.fragments.items()}
+    of_operations = {used for operation in operations.values() for used in operation.uses}
+    users: dict[str, set[str]] = {name: {""} if name in of_operations else set() for name in fragments}
+    for name, each in fragments.items():
+        for used in (*each.uses, *each.inside):
+            users[used].add(name)
+    parts: dict[str, list[str]] = {}
+    for name, each in fragments.items():
+        (user, *others) = users[name]
+        if user and not others and all(map(_is_function, (each, fragments[user]))):
+            parts.setdefault(user, []).append(name)
+    return parts
+
+
+def _is_function(fragment: LuaFile) -> bool:
+    return fragment.remembers is None and fragment.code[0].startswith("local function ")
 
 
 def _divided(operations: Mapping[str, ClosedOperation], marker: str) -> list[dict[str, ClosedOperation]]:

@@ -61,6 +61,29 @@ def test_each_fragment_comes_once_and_each_operation_is_a_function_with_its_flag
     )
 
 
+def test_a_function_that_only_one_fragment_uses_is_in_the_block_of_that_fragment(server: LocalServer) -> None:
+    """Its local counts only there. A constant, and a function that an operation uses too, have a wider block."""
+    files = {
+        "send": "#!lua\n-- @use outer\nreturn outer()\n",
+        "count": "#!lua\n-- @use outer shared\nreturn outer() + shared()\n",
+        "includes/outer": "-- @use middle one\n-- @use shared inside\n"
+        "local function outer()\n  return middle() + one + shared()\nend\n",
+        "includes/middle": "-- @use inner shared\nlocal function middle()\n  return inner() + shared()\nend\n",
+        "includes/inner": "local function inner()\n  return 100\nend\n",
+        "includes/one": "local one = 1\n",
+        "includes/shared": "local function shared()\n  return 10\nend\n",
+    }
+    text = made(files)
+    body = text.source.partition("-- includes/outer\n")[0].partition("local outer\n")[2]
+    assert body == (
+        "do\nlocal middle\ndo\n-- includes/inner\nlocal function inner()\n  return 100\nend\n"
+        "-- includes/middle\nfunction middle()\n  return inner() + shared()\nend\nend\n"
+    )
+    server.ask("FUNCTION", "LOAD", text.source)
+    assert server.ask("FCALL", f"{text.name}_send", "0") == 121
+    assert server.ask("FCALL", f"{text.name}_count", "0") == 131
+
+
 def test_the_name_of_a_library_depends_on_its_text_alone() -> None:
     same, other = FILES | {}, FILES | {"includes/clock": "local function clock()\n  return 8\nend\n"}
     assert (made(FILES).name, made(FILES).source) == (made(same).name, made(same).source)

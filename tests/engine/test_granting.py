@@ -115,6 +115,32 @@ async def test_a_large_message_is_announced(bench: Bench, receiver: Grantors) ->
     assert names(await a.grant(2)) == ["1"]
 
 
+@pytest.mark.parametrize("large", [False, True], ids=["push", "interest"])
+async def test_receivers_that_are_gone_hide_no_other_one(bench: Bench, receiver: Grantors, large: bool) -> None:
+    """A call looks at 32 receivers, and those that do not listen make room for the next ones."""
+    for number in range(80):
+        await (await receiver(f"a{number}", listens=False)).grant()
+    last = await receiver("z")
+    await last.grant()
+    await bench.send(b"x" * (17_000 if large else 10))
+    assert await last.pushed() == ["" if large else "1"]
+
+
+@pytest.mark.long("it makes a thousand calls")
+async def test_a_call_gives_up_a_thousand_receivers_that_are_gone(bench: Bench, receiver: Grantors) -> None:
+    """The next call goes on where it has stopped."""
+    gone = await receiver("a", listens=False)
+    for number in range(1_040):
+        gone.name, gone.number = f"a{number}", 0
+        await gone.grant()
+    last = await receiver("z")
+    await last.grant()
+    await bench.send(b"x")
+    assert await last.pushed() == []
+    await bench.tell(bench.partition.due(bench.call_id()))
+    assert await last.pushed() == ["1"]
+
+
 # -- settlements -------------------------------------------------------------------------------------------------------
 
 SETTLEMENTS = ("complete", "abandon", "defer", "dead_letter")

@@ -2,71 +2,70 @@
 -- makes at most 16 pushes of 64 KB together. With `caller`, only the other receivers get gifts, and no interest is
 -- announced: the reply to the caller comes next.
 --
--- A receiver gets its portion: what is ready divided by the number of receivers that want it. What stays ready is
+-- A receiver gets its portion: what is ready divided by the number of receivers that want it. Of each source a call
+-- knows the first 32 of them; one that does not answer makes room for the next. What stays ready is
 -- announced to one receiver for each portion. Interest that is not answered in a second is passed on. If a message has
 -- become a suspect, and no receiver with open credit takes suspects, one of them is told. Sessions are given one at a
 -- time, and their receivers take suspects.
 --
 -- The messages of a held session have one receiver. So only the sessions in `p.roused` are looked at, and up to 64 of
 -- their holders get interest. The others have a score of their own in the key `turns`, and the next calls look at them.
--- @use open_credit push_gift push_to ranked_keys rank_of ready_count ready_for serve_held side_named turns words_of
+-- @use open_credit open_grants push_gift push_to ranked_keys rank_of ready_count ready_for serve_held side_named turns
+-- @use words_of
 local function distribute(p, caller)
   local c = open_credit(p)
 
-  local lists, rest = ranked_keys(p), false
+  local rest = false
   if c.untold then
-    local keys = lists[0]
-    local some = { unpack(keys, 1, 16) }
-    words_of(p, some)
-    for i = 1, #some do
-      local w = c.words[some[i]]
+    local told, i, keys = 0, 1, ranked_keys(p, 0, 1)
+    while keys[i] and told < 16 do
+      words_of(p, c.words[keys[i]] == nil and { unpack(keys, i, math.min(#keys, i + 15)) } or {})
+      local w = c.words[keys[i]]
+      if w and w.untold and not w.passed and not w.late then -- the others learn it by the call that they owe
+        told = told + 1
+        push_to(p, w)
+      end
       if w then
-        if not w.passed and not w.late then -- the others learn it by the call that they owe
-          push_to(p, w)
-        end
         w.untold, w.ranked, c.dirty[w.key] = false, w.ranked or 0, w
       else
-        redis.call('ZREM', p.grants, some[i])
+        redis.call('ZREM', p.grants, keys[i])
+        keys.gone = keys.gone + 1
       end
+      i = i + 1
+      ranked_keys(p, 0, i)
     end
-    c.untold = #keys > 16
+    c.untold = keys[i] ~= nil
   end
 
   -- Serve the receivers of a source.
-  local function serve(prefix, keys)
-    local side, count = side_named[prefix], #keys
-
-    local left = (count > 1 or c.rest) and ready_count(p, { source = prefix }) or nil
-    local able, aside, served, loaded, dry = {}, {}, {}, 0, false -- dry: nothing but suspects is left
-
-    -- Read some more of the words.
-    local function load(some)
-      if loaded == count then
-        return
-      end
-      local till = math.min(count, loaded + some)
-      words_of(p, { unpack(keys, loaded + 1, till) })
-      for i = loaded + 1, till do
-        local w = c.words[keys[i]]
-        if w and w ~= caller and rank_of(c, w, p.now) then
-          able[#able + 1] = w
-        elseif not w then
-          redis.call('ZREM', p.grants, keys[i])
-        end
-      end
-      loaded = till
+  local function serve(source, prefix)
+    local next_grant, count = open_grants(p, source)
+    if count == 0 then
+      return
     end
+    local side, left = side_named[prefix], (count > 1 or c.rest) and ready_count(p, { source = prefix }) or nil
+    local able, aside, served, dry = {}, {}, {}, false -- dry: nothing but suspects is left
+    local known = left == 1 and 1 or 32
 
-    -- Return the first receiver by rank that may get a push, and the number of receivers that have not got any yet.
+    -- Let `known` receivers be known, without those that have no open grant any more. Return the first one by rank that
+    -- may get a push, and the number of receivers that have not got any yet.
     local function first()
-      local best, lowest, rivals = nil, nil, count - loaded
-      for i = 1, #able do
-        local w = able[i]
-        local rank = not aside[w] and (w.suspects or not dry) and rank_of(c, w, p.now)
-        if rank then
-          rivals = rivals + (served[w] and 0 or 1)
-          if not best or rank < lowest then
-            best, lowest = w, rank
+      local best, lowest, rivals, i = nil, nil, 0, 1
+      while i <= known do
+        local w = able[i] or next_grant(known - #able)
+        local rank = w and rank_of(c, w, p.now)
+        able[i] = w
+        if not w then
+          break
+        elseif not rank or w == caller then
+          table.remove(able, i)
+        else
+          i = i + 1
+          if not aside[w] and (w.suspects or not dry) then
+            rivals = rivals + (served[w] and 0 or 1)
+            if not best or rank < lowest then
+              best, lowest = w, rank
+            end
           end
         end
       end
@@ -76,62 +75,29 @@ local function distribute(p, caller)
     local emptied = left == 0
     while not emptied and left ~= 0 and c.pushes > 0 do
       local w, rivals = first()
-      if not w and loaded < count then
-        load(left == 1 and 1 or 32)
-      elseif not w then
-        break
-      else
-        local most = math.min(w.limit - w.messages, 16, left and math.max(1, math.floor(left / math.max(1, rivals))) or 16)
-        local given, none, only_suspects = push_gift(p, w, side, most)
+      if w then
+        local most = left and math.max(1, math.floor(left / math.max(1, rivals))) or 16
+        local given, none, only_suspects = push_gift(p, w, side, math.min(w.limit - w.messages, 16, most))
         dry = dry or only_suspects
         if given == 0 then
           aside[w], emptied = true, none
         elseif given then
           served[w], left, emptied = true, left and left - given, none
         end
+      elseif known == 32 then
+        break
+      else
+        known = 32
       end
     end
 
-    if not emptied and left ~= 0 and not caller then
-      load(32)
-      for i = #able, 1, -1 do
-        if not rank_of(c, able[i], p.now) then
-          table.remove(able, i)
-        end
-      end
-
-      -- If a message has just become a suspect, and only receivers are there that do not take it, tell the first of
-      -- them. If nothing but suspects is left, leave these receivers out.
-      local takers, best = {}, nil
-      for i = 1, #able do
-        local w = able[i]
-        if w.suspects then
-          takers[#takers + 1] = w
-        end
-      end
-      if #takers < #able then
-        local there, suspect = ready_for(p, { suspects = false }, side)
-        while suspect and p.suspected and #takers == 0 and not best and #able > 0 do
-          local at = 1
-          for i = 2, #able do
-            local one, other = able[i], able[at]
-            local told, before = one.told > 0, other.told > 0
-            local rank, below = rank_of(c, one, p.now), rank_of(c, other, p.now)
-            if told and not before or told == before and (rank < below or rank == below and one.key < other.key) then
-              at = i
-            end
-          end
-          best = (able[at].told > 0 or push_to(p, able[at])) and able[at]
-          if not best then
-            table.remove(able, at)
-          end
-        end
-        able = there and able or takers
-      end
-    end
-    left = (emptied or caller or #able == 0) and 0 or left or ready_count(p, { source = prefix })
-    if left > 0 then
-      rest = true
+    -- Announce what is left, to one receiver for each portion. Return whether a receiver did not listen: then others
+    -- are there. If a message has just become a suspect, and only receivers are there that do not take it, tell the
+    -- first of them. If nothing but suspects is left, leave these receivers out.
+    local function announce()
+      local takers, there, suspect, deaf = {}, true, false, false
+      first()
+      rest = rest or ranked_keys(p, source, 1).cut
       table.sort(able, function(one, other)
         local credits, others = one.limit > one.messages, other.limit > other.messages
         if credits ~= others then
@@ -142,16 +108,38 @@ local function distribute(p, caller)
         local rank, below = rank_of(c, one, p.now), rank_of(c, other, p.now)
         return rank < below or rank == below and one.key < other.key
       end)
-      local rivals = #able
-      for i = 1, math.min(rivals, 16) do
-        local w = able[i]
-        if left <= 0 then
-          break
-        end
-        if w.told > 0 or push_to(p, w) then
-          left = left - math.max(1, math.min(w.limit - w.messages, 16, math.floor(left / rivals)))
+      for i = 1, #able do
+        takers[#takers + 1] = able[i].suspects and able[i] or nil
+      end
+      if #takers < #able then
+        there, suspect = ready_for(p, { suspects = false }, side)
+      end
+      if suspect and p.suspected and #takers == 0 then
+        for i = 1, #able do
+          if able[i].told > 0 or push_to(p, able[i]) then
+            break
+          end
+          deaf = true
         end
       end
+      local some = deaf and {} or there and able or takers
+      local waiting = #some > 0 and (left or ready_count(p, { source = prefix })) or 0
+      rest = rest or waiting > 0
+      for i = 1, math.min(#some, 16) do
+        local w = some[i]
+        if waiting <= 0 then
+          break
+        elseif w.told > 0 or push_to(p, w) then
+          waiting = waiting - math.max(1, math.min(w.limit - w.messages, 16, math.floor(waiting / #some)))
+        else
+          deaf = true
+        end
+      end
+      return deaf
+    end
+
+    known = 32
+    while not emptied and left ~= 0 and not caller and announce() do
     end
   end
 
@@ -167,9 +155,7 @@ local function distribute(p, caller)
     end
   end
   for source, prefix in ipairs({ '', 'd', 't', 'next' }) do
-    if #lists[source] > 0 then
-      serve(prefix, lists[source])
-    end
+    serve(source, prefix)
   end
   if p.roused then
     rest = serve_held(p, caller) or rest

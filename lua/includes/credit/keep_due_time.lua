@@ -7,7 +7,7 @@
 -- The due time is a lower bound: what is due may have gone since. On a topic, scheduled messages wait for a client that
 -- publishes them, and not for a receiver of dead letters.
 -- @use open_credit
--- @use push_to ranked_keys rank_of words_of
+-- @use open_grants push_to words_of
 local function keep_due_time(p)
   local c = open_credit(p)
   local due = math.min(p.head, p.next_lock - p.offset, p.lock and p.now + p.lock or math.huge)
@@ -64,16 +64,15 @@ local function keep_due_time(p)
   elseif deputy then
     c.asked = told_at(c.deputy)
   elseif c.open or next(c.dirty) then
-    local lists = ranked_keys(p)
     for source = 1, 5 do
-      local keys = lists[source]
-      words_of(p, keys)
-      for i = 1, #keys do
-        local w = c.words[keys[i]]
-        if w and rank_of(c, w, p.now) and told_at(keys[i]) > 0 then
+      local next_grant = open_grants(p, source)
+      local w = next_grant(1)
+      while w do
+        if told_at(w.key) > 0 then
           c.asked = p.now
           return
         end
+        w = next_grant(32)
       end
     end
   end

@@ -2,7 +2,7 @@
 -- first message is given whatever its size. Returns the gifts: one of messages, or one for each session; whether
 -- nothing is ready for the receiver after them, if that is known; and whether suspects were passed over.
 -- @use choose_gift flush open_credit side_named
--- @use ready_count give ranked_keys rank_of words_of
+-- @use ready_count give open_grants sources
 local function reply_gift(p, w)
   local c, side, gifts = open_credit(p), side_named[w.source], {}
   local most, rivals = math.min(w.limit - w.messages, 1000 - c.given), 0
@@ -19,12 +19,11 @@ local function reply_gift(p, w)
     if there == 0 then
       return gifts, true
     end
-    if not w.session then
-      local keys = ranked_keys(p)[w.source == '' and 1 or w.source == 'd' and 2 or w.source == 't' and 3 or 4]
-      words_of(p, keys)
-      for i = 1, #keys do
-        local other = c.words[keys[i]]
-        rivals = rivals + (other and other ~= w and rank_of(c, other, p.now) and 1 or 0)
+    if not w.session and there > 1 and most > 1 then
+      local next_grant = open_grants(p, SOURCES[w.source])
+      local other = next_grant(33)
+      while other and rivals < 32 do
+        rivals, other = rivals + (other ~= w and 1 or 0), next_grant(1)
       end
     end
     most = math.min(most, math.max(1, math.floor(there / (1 + rivals))))

@@ -1,13 +1,6 @@
 -- Returns the number of free sessions that nobody can take: no open grant of free sessions answers.
--- @use open_credit ranked_keys rank_of ready_count words_of
+-- @use open_grants ready_count
 local function waiting_sessions(p)
-  local c, keys = open_credit(p), ranked_keys(p)[4]
-  words_of(p, keys)
-  for i = 1, #keys do
-    local w = c.words[keys[i]]
-    if w and rank_of(c, w, p.now) then
-      return 0
-    end
-  end
-  return ready_count(p, { source = 'next' })
+  local next_grant = open_grants(p, 4)
+  return next_grant(1) and 0 or ready_count(p, { source = 'next' })
 end

@@ -22,6 +22,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from sbredis.engine import (
@@ -59,6 +60,8 @@ MOST_BYTES = 65_536
 """The largest number of bytes in the pushes of a call, and in the unseen pushes of a grant."""
 PUSHED_RECORD = 16_384
 """The largest record that is pushed."""
+MOST_KNOWN = 32
+"""The most open grants of a source that a call looks at. One that does not listen makes room for the next."""
 PATIENCE = 1_000
 """The milliseconds in which a receiver must answer interest, and report what it has seen."""
 GRANT_LIFE = 300_000
@@ -596,8 +599,7 @@ class CreditPartition:
         """End the credit of a receiver, and tell it, so that its next call learns why."""
         if word.wants:
             self._stop(word)
-            if not word.passed and not word.late:  # the others learn it by the call that they owe
-                self.untold.append(word.key)
+            self.untold.append(word.key)
 
     def _stop(self, word: Word) -> None:
         word.limit, word.announced = min(word.limit, word.last.messages), False
@@ -739,7 +741,24 @@ class CreditPartition:
         return [other for other in self.words.values() if other is not word]
 
     def _rank(self, word: Word) -> tuple[bool, bool, int, str]:
-        return bool(word.unseen), not word.waits, word.turn, word.key
+        """Return the rank of a word at its source."""
+        return bool(word.unseen), not word.waits, word.turn, self._name(word)
+
+    def _name(self, word: Word) -> str:
+        """Return the key of a word as the scripts have it."""
+        receiver, _, source = word.key.partition(" ")
+        if source.startswith("="):
+            prefix, _, serial = receiver.rpartition(".")
+            receiver = _text((prefix, int(serial)))
+        return f"{receiver} {source}"
+
+    def _looked_at(self, source: str, known: set[str], caller: Word | None) -> list[Word]:
+        """Return the receivers of a source that a call looks at, by their ranks. ``known`` are those before."""
+        able = [word for word in self._able() if word.source == source and word is not caller]
+        room = MOST_KNOWN - sum(word.key in known for word in able)
+        known.update([word.key for word in able if word.key not in known][:room])
+        self.cases["more receivers than a call looks at"] += len(able) > MOST_KNOWN
+        return [word for word in able if word.key in known]
 
     def _choose(self, word: Word, most: int, room: int) -> list[int]:
         """Return what to give: at most this many messages and bytes. A suspect is given alone."""
@@ -761,7 +780,7 @@ class CreditPartition:
             self.cases["reply: too much unseen"] += bool(there and word.credit and not self.closed)
             return []
         rivals = [other for other in self._others(word) if other.source == word.source and self._eligible(other)]
-        most = min(word.credit, max(1, self._left(word) // (1 + len(rivals))))
+        most = min(word.credit, max(1, self._left(word) // (1 + min(len(rivals), MOST_KNOWN))))
         self.cases["gift: reply"] += 1
         if word.source != NEXT_SESSION:
             room = max(word.size_limit - word.last.size, self._size(there[0]))
@@ -844,15 +863,32 @@ class CreditPartition:
 
         With ``caller``, only the other grants get something, and the caller's reply and its pushes come after that.
         """
-        for key in self.untold[:MOST_PUSHES]:
-            self.untold.remove(key)
-            if (word := self.words.get(key)) is not None:
-                self._tell(word)
+        told = 0
+        for word in sorted((self.words[key] for key in self.untold), key=self._name):
+            if told < MOST_PUSHES:
+                self.untold.remove(word.key)
+                answers = not word.passed and not word.late  # the others learn it by the call that they owe
+                told += answers and (self._tell(word) or True)
+        for source in SOURCES:
+            known = partial(self._looked_at, source, set[str](), caller)
+            self._push(known)
+            while caller is None and self._announce(source, known()):
+                pass
+        holders = [word for word in self._able() if word.source.startswith("=") and word is not caller]
+        self._push(lambda: sorted(filter(self._eligible, holders), key=self._rank))
+        self.cases["bound of a call"] += not self.pushes
+        if caller is None:
+            for word in filter(self._eligible, holders):
+                self._announce(word.source, [word])
+            self._tell_holders()
+            self.suspected = False
+
+    def _push(self, receivers: Callable[[], list[Word]]) -> None:
+        """Push gifts to receivers, the first one by rank first, until the call may make no more pushes."""
         announced: set[str] = set()
         served: set[str] = set()
         while self.pushes:
-            able = [word for word in self._able() if word.key not in announced and word is not caller]
-            able = [word for word in able if self._there(word)]
+            able = [word for word in receivers() if word.key not in announced and self._there(word)]
             if not able:
                 break
             word = able[0]
@@ -868,11 +904,6 @@ class CreditPartition:
             served.add(word.key)
             self.pushes -= 1
             self.room -= size
-        self.cases["bound of a call"] += not self.pushes
-        if caller is None:
-            self._announce()
-            self._tell_holders()
-            self.suspected = False
 
     def _pushable(self, word: Word, most: int, room: int) -> list[int]:
         """Return the messages to push to a word; none if it gets only interest."""
@@ -924,30 +955,31 @@ class CreditPartition:
         self._stop(word)
         self.cases["no listener"] += 1
 
-    def _announce(self) -> None:
-        """Announce what stays ready: one interest for each portion. One that was not answered is passed on."""
-        for source in {word.source for word in self.words.values()}:
-            able = [word for word in self.words.values() if word.source == source and self._eligible(word)]
-            if self.suspected and self._suspect_first(source) and not any(word.suspects for word in able):
-                self._tell_of_suspects(able)
-            able = [word for word in able if self._eligible(word) and self._there(word)]
-            left = max((self._left(word) for word in able), default=0)
-            rivals = len(able) or 1
-            order = sorted(able, key=lambda word: (not word.credit, word.told_at is None, self._rank(word)))
-            for told, word in enumerate(order):
-                if left <= 0 or told >= MOST_PUSHES:
-                    break
-                if word.told_at is None and not self._tell(word):
-                    continue
-                left -= max(1, min(word.credit, MOST_PUSHES, left // rivals))
-                self.cases["interest: without credit"] += not word.credit
+    def _announce(self, source: str, able: list[Word]) -> bool:
+        """Announce what stays ready: one interest for each portion. One that was not answered is passed on.
 
-    def _tell_of_suspects(self, able: list[Word]) -> None:
-        """Tell the first of these receivers, which take no suspects, that there is one: its reply says so."""
-        for word in sorted(able, key=lambda word: (word.told_at is None, self._rank(word))):
-            if word.told_at is not None or self._tell(word):
-                self.cases["interest: a suspect"] += 1
-                return
+        If none of the receivers takes suspects, the first one is told of a new suspect: its reply says so. Return
+        whether one of them does not listen.
+        """
+        deaf = False
+        order = sorted(able, key=lambda word: (not word.credit, word.told_at is None, self._rank(word)))
+        if self.suspected and self._suspect_first(source) and not any(word.suspects for word in able):
+            for word in order:
+                if word.told_at is not None or self._tell(word):
+                    self.cases["interest: a suspect"] += 1
+                    break
+                deaf = True
+        order = [word for word in order if self._there(word) and not deaf]
+        left = max((self._left(word) for word in order), default=0)
+        for word in order[:MOST_PUSHES]:
+            if left <= 0:
+                break
+            if word.told_at is None and not self._tell(word):
+                deaf = True
+                continue
+            left -= max(1, min(word.credit, MOST_PUSHES, left // len(order)))
+            self.cases["interest: without credit"] += not word.credit
+        return deaf
 
     def _tell(self, word: Word, *, others_wait: bool = False) -> bool:
         self.cases["interest"] += 1
@@ -966,20 +998,19 @@ class CreditPartition:
         One holder is told for each of these sessions: the caller in the reply, the others in a push, and only once.
         """
         left = self._waiting_sessions()
-        able = [word for word in self._able() if word.source.startswith("=") and word.yields]
-        for word in able if left else ():
-            if word in self.calling and not self._in_use(word):
+        able = [word for word in self._able() if word.source.startswith("=")] if left else []
+        for word in able:
+            if word in self.calling and word.yields and not self._in_use(word):
                 self.callers_told.add(word.key)
                 left -= not word.marked
                 word.marked = True
                 self.cases["others wait: in a reply"] += 1
-            elif word.told_at is not None and word.marked:
-                left -= 1
-        for word in able:
-            if left <= 0:
-                return
+        self.cases["more holders than a call looks at"] += len(able) > MOST_KNOWN
+        known = [word for word in able[:MOST_KNOWN] if word.yields and word not in self.calling]
+        left -= sum(word.told_at is not None and word.marked for word in known)
+        for word in known:
             idle = word.told_at is None and not word.marked and not self._in_use(word)
-            if idle and self._tell(word, others_wait=True):
+            if left > 0 and idle and self._tell(word, others_wait=True):
                 word.marked = True
                 left -= 1
                 self.cases["others wait: in a push"] += 1

@@ -925,11 +925,15 @@ class CreditMachine:
             client.paused = False
         if self.sessions:
             self.random.choice(
-                (self.hold_empty_sessions, self.leave_sessions, self.lapse_sessions, self.move_sessions)
+                (
+                    *[self.hold_empty_sessions, self.leave_sessions, self.lapse_sessions, self.move_sessions] * 2,
+                    self.hold_many_sessions,
+                )
             )()
             return
         aims = (
             *[self.crowd] * 4,
+            self.throng,
             *[self.overfill] * 2,
             *[self.begin_in_two_epochs] * 2,
             *[self.use_up_a_prefix] * 2,
@@ -947,14 +951,14 @@ class CreditMachine:
         )
         self.random.choice(aims)()
 
-    def accept_sessions(self) -> None:
-        """Let the clients accept sessions, and handle all their messages."""
+    def accept_sessions(self, most: int = 2) -> None:
+        """Let the clients accept sessions, each up to so many, and handle all their messages."""
         self.step_open()
         self.work()
         for receiver in self.receivers():
             receiver.credit.ask_again()
             if receiver.source == NEXT_SESSION:
-                receiver.callers, receiver.flags = 2, self.first_messages()
+                receiver.callers, receiver.flags = most, self.first_messages()
         self.work()
         for receiver in self.receivers():
             if receiver.source == NEXT_SESSION:
@@ -983,14 +987,42 @@ class CreditMachine:
             self.time += self.random.choice([0.0, 0.3, 1.2])
             self.step_touch()
 
+    def hold_many_sessions(self) -> None:
+        """Let clients hold more empty sessions than a call looks at, and let others wait."""
+        while len(self.clients) < 3:
+            self.add_client()
+        there = [*self.clients]
+        for number in range(101, 140):
+            self.at_partition(lambda run, now: self.partition.send(run, now, [10], session=f"s{number}"))  # noqa: B023
+        self.accept_sessions(20)
+        for number in range(3):
+            self.at_partition(lambda run, now: self.partition.send(run, now, [10], session=f"s{200 + number}"))  # noqa: B023
+            if self.random.random() < 0.5:
+                self.work()
+            self.time += self.random.choice([0.0, 0.3, 1.2])
+            self.step_touch()
+        self.add_client()
+        for client in there:
+            self.kill(client)
+
     def leave_sessions(self) -> None:
         """Let clients leave sessions with their last messages, and take the next ones in the same calls."""
         self.accept_sessions()
         for session in SESSIONS:
             self.at_partition(lambda run, now: self.partition.send(run, now, [10], session=session))  # noqa: B023
         self.work()
-        for receiver in self.receivers():
-            if receiver.sessions is not None and len(receiver.hand) == 1 and not receiver.closed:
+        holders = [
+            one for one in self.receivers() if one.sessions is not None and len(one.hand) == 1 and not one.closed
+        ]
+        if self.random.random() < 0.5:
+            for receiver in holders:
+                receiver.callers = 1
+                receiver.credit.ask_again()
+            self.work()
+            for receiver in holders:  # a message is on its way to a holder that leaves
+                self.at_partition(lambda run, now: self.partition.send(run, now, [10], session=receiver.source[1:]))  # noqa: B023
+        for receiver in holders:
+            if len(receiver.hand) == 1:
                 token, names, _ = receiver.hand.pop()
                 self.forget(receiver, token, names)
                 self.leave(receiver, receiver.lock(token), tuple(names))
@@ -1043,6 +1075,32 @@ class CreditMachine:
             receiver.credit.ask_again()
         self.work()
         self.at_partition(lambda run, now: self.partition.send(run, now, [10] * 30))
+
+    def throng(self) -> None:
+        """Let more receivers wait than a call looks at, and send them messages. Some may not be there any more."""
+        self.step_open()
+        there = len(self.clients)
+        for _ in range(self.random.choice([2, 2, 4])):
+            self.add_client()
+            for _ in range(17):
+                self.add_receiver(self.clients[-1], "")
+        self.work()
+        for receiver in self.receivers():
+            receiver.callers, receiver.flags = self.random.choice([(1, {}), (1, {}), (3, {}), (0, {"announced": True})])
+            receiver.credit.ask_again()
+        self.work()
+        came = self.clients[there:]
+        for client in came[self.random.randint(1, len(came)) :]:
+            if client.listening is not None:
+                self.unlist(client, client.listening)
+            self.kill(client)
+        sizes = [self.random.choice([10, 10, 17_000])] * self.random.choice([1, 3, 40, 100])
+        self.at_partition(lambda run, now: self.partition.send(run, now, sizes))
+        if self.random.random() < 0.7:
+            self.work()
+        for client in came:
+            if client in self.clients:
+                self.kill(client)
 
     def overfill(self) -> None:
         """Give a receiver more gifts than it may leave unseen."""

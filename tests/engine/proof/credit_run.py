@@ -53,6 +53,7 @@ REQUIRED = (
     *("interest", "interest: announced", "interest: size", "interest: unseen gifts", "interest: passed on"),
     "interest: without credit",
     *("bound of a call", "reply: too much unseen", "no listener"),
+    *("more receivers than a call looks at", "more holders than a call looks at"),
     *(
         f"due: {what}"
         for what in ("keeper", "deputy", "deputy of another client", "next keeper", "comes forward", "scheduled")

@@ -84,6 +84,7 @@ CASES = (
     ),
     *("session: its holder is told of the end", "gift: several sessions"),
     *("others wait: in a reply", "others wait: in a push"),
+    *("more receivers than a call looks at", "more holders than a call looks at"),
 )
 _entities = itertools.count(1)
 _SERIALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"

@@ -231,8 +231,14 @@ CREDIT_BUGS = (
     Bug(
         "what is too large to push is not announced",
         file=MODEL,
-        right="            self._announce()\n",
-        wrong="",
+        right="while caller is None and self._announce(source, known()):",
+        wrong="while False:",
+    ),
+    Bug(
+        "receivers that are gone hide the others",
+        file=MODEL,
+        right="room = MOST_KNOWN - sum(word.key in known for word in able)",
+        wrong="room = MOST_KNOWN - len(known)",
     ),
     Bug(
         "a receiver without credit gets no news",
@@ -255,8 +261,8 @@ CREDIT_BUGS = (
     Bug(
         "a receiver is not told that its credit has ended",
         file=MODEL,
-        right="                self.untold.append(word.key)\n",
-        wrong="                pass\n",
+        right="            self.untold.append(word.key)\n",
+        wrong="            pass\n",
     ),
     Bug(
         "messages stay locked when their session is free",

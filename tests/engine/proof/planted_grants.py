@@ -163,8 +163,8 @@ GRANT_BUGS = (
     Bug(
         "all receivers are told of one message",
         file="includes/distribute",
-        right="left = left - math.max(1, math.min(w.limit - w.messages, 16, math.floor(left / rivals)))",
-        wrong="left = left + 0",
+        right="waiting = waiting - math.max(1, math.min(w.limit - w.messages, 16, math.floor(waiting / #some)))",
+        wrong="waiting = waiting + 0",
     ),
     Bug(
         "interest is never passed on",
@@ -195,6 +195,31 @@ GRANT_BUGS = (
         file="includes/rank_of",
         right="(w.callers > w.messages and 0 or RANKS.stock)",
         wrong="(w.callers > w.messages and RANKS.stock or 0)",
+    ),
+    # -- many receivers
+    Bug(
+        "receivers that are gone hide the others",
+        file="includes/open_grants",
+        right="      ranked_keys(p, source, i)\n",
+        wrong="",
+    ),
+    Bug(
+        "a call looks at all receivers",
+        file="includes/distribute",
+        right="left == 1 and 1 or 32",
+        wrong="left == 1 and 1 or 99",
+    ),
+    Bug(
+        "a reply counts all receivers",
+        file="includes/reply_gift",
+        right="while other and rivals < 32 do",
+        wrong="while other do",
+    ),
+    Bug(
+        "others are not told in place of receivers that are gone",
+        file="includes/distribute",
+        right="      return deaf\n",
+        wrong="      return false\n",
     ),
     # -- suspects
     Bug(
@@ -278,8 +303,8 @@ GRANT_BUGS = (
     Bug(
         "nobody is told that a message has become a suspect",
         file="includes/distribute",
-        right="while suspect and p.suspected and",
-        wrong="while false and",
+        right="if suspect and p.suspected and",
+        wrong="if false and",
     ),
     # -- sessions
     Bug(

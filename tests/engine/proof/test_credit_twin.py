@@ -7,7 +7,7 @@ import pytest
 from sbredis.engine._lua_files import read_source
 from sbredis.servers import LocalServer
 from tests.engine.proof.bugs import Bug
-from tests.engine.proof.credit_twin import prove, unhurried
+from tests.engine.proof.credit_twin import CASES, TwinMachine, prove, unhurried
 from tests.engine.proof.hosts import USUAL, Address, host, source_at_start
 from tests.engine.proof.planted_grants import GRANT_BUGS, find
 from tests.offenders import for_each
@@ -18,6 +18,17 @@ def test_the_scripts_do_what_the_model_says(shared_server: LocalServer) -> None:
         seen = prove(range(4), on)
     often = ("again: a gift", "gift: push", "gift: reply", "grant: repeated", "epoch", "interest", "due: deputy")
     assert all(seen[case] for case in often), seen
+
+
+@pytest.mark.parametrize(("seed", "scene"), [(0, "throng"), (10, "hold_many_sessions")])
+def test_more_receivers_than_a_call_looks_at(seed: int, scene: str, shared_server: LocalServer) -> None:
+    with host(USUAL, unhurried(source_at_start), server=Address(shared_server.host, shared_server.port)) as on:
+        machine = TwinMachine(seed, on)
+        getattr(machine, scene)()
+        getattr(machine, scene)()
+        machine.step_calm()
+        machine.scripts.close()
+    assert sum(machine.cases[case] for case in CASES if case.endswith("than a call looks at"))
 
 
 @for_each("bug", GRANT_BUGS, ids=lambda bug: bug.name)

@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-__all__ = ["Bug", "search"]
+from tests.engine.proof.hosts import Read, source_at_start
+
+__all__ = ["Bug", "detect", "detect_with_seeds", "search", "with_bug"]
 
 
 class Bug(NamedTuple):
@@ -24,6 +26,44 @@ class Bug(NamedTuple):
     """The rules that bring the machine to the bug, if they do not have the name of the file."""
 
 
+COMPLAINT = (AssertionError,)
+
+
+def with_bug(bug: Bug | None, read: Read = source_at_start) -> Read:
+    """Read the files with a bug, if there is one. Its right text must be there once: otherwise the list is wrong."""
+
+    def changed(name: str) -> str | None:
+        text = read(name)
+        if bug is None or name != bug.file:
+            return text
+        if text is None or text.count(bug.right) != 1:
+            raise LookupError(f"{name} does not hold {bug.right!r} once")
+        return text.replace(bug.right, bug.wrong)
+
+    return changed
+
+
+def detect(prove: Callable[[], object], complaints: tuple[type[Exception], ...] = COMPLAINT) -> str:
+    """Return the complaint of a machine, or an empty text. Any other exception is raised: it finds no bug."""
+    try:
+        prove()
+    except complaints as error:
+        return str(error) or type(error).__name__
+    return ""
+
+
+def detect_with_seeds(seeds: Iterable[int], with_bug: Callable[[int], object], without: Callable[[int], object]) -> str:
+    """Return how the first of these seeds finds a bug. Without the bug, a run with this seed must have no complaint."""
+    for seed in seeds:
+        found = detect(lambda: with_bug(seed))  # noqa: B023
+        if found:
+            wrong = detect(lambda: without(seed))  # noqa: B023
+            if wrong:
+                raise AssertionError(f"seed {seed} has a complaint without the bug: {wrong}")
+            return f"seed {seed}: {found}"
+    return ""
+
+
 def search(description: str | None, bugs: Iterable[Bug], find: Callable[[Bug], str]) -> int:
     """Search for the bugs that the command line names, or for all, and print a line for each. Return the exit code.
 
@@ -36,9 +76,13 @@ def search(description: str | None, bugs: Iterable[Bug], find: Callable[[Bug], s
     wrong = 0
     for bug in wanted:
         started = time.monotonic()
-        found = find(bug)
+        found, how = "", "not found"
+        try:
+            found = find(bug)
+        except Exception as error:  # noqa: BLE001 - it finds no bug, but the search goes on with the next one
+            how = f"{type(error).__name__}: {error}"
         wrong += not found
-        line = f"{bug.name:<66} {time.monotonic() - started:5.1f} s  {found[:90] or 'not found'}\n"
+        line = f"{bug.name:<66} {time.monotonic() - started:5.1f} s  {(found or how)[:90]}\n"
         sys.stdout.write(line if found else f"WRONG: {line}")
         sys.stdout.flush()
     sys.stdout.write(f"{len(wanted)} searches, {wrong} not as it should be\n")

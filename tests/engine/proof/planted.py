@@ -22,10 +22,10 @@ from hypothesis.errors import Flaky
 from sbredis.exceptions import DataLayoutError
 from sbredis.servers import LocalServer
 from tests.engine.model import Refused
-from tests.engine.proof.bugs import Bug
+from tests.engine.proof.bugs import Bug, detect, with_bug
 from tests.engine.proof.comparison import Tally
 from tests.engine.proof.extent import BOUNDS, MACHINES, drive
-from tests.engine.proof.hosts import USUAL, Host, host, with_bounds, with_texts_replaced
+from tests.engine.proof.hosts import USUAL, Host, host, with_bounds
 from tests.engine.proof.moves_aims import AimedMovesMachine
 from tests.engine.proof.moves_run import prove as prove_moves
 from tests.engine.proof.planted_by_name import BY_NAME
@@ -50,6 +50,8 @@ class Finding(NamedTuple):
 
 BUGS = (*OF_MESSAGES, *BY_NAME, *OF_CALLS, *OF_SESSIONS, *OF_TOPICS, *IN_TRANSACTIONS, *OF_MOVES, *OF_RESERVED)
 
+COMPLAINTS = (AssertionError, Refused, DataLayoutError)
+"""How a machine complains: a comparison, a refusal that the model does not expect, and data without a meaning."""
 PARTS = 48
 """The most parts of a search. They differ in their seeds, in the bounds, and in what they draw often."""
 EXAMPLES = 30
@@ -81,24 +83,28 @@ def aims(bug: Bug) -> tuple[str, ...]:
     return bug.aims or tuple(one for one in (name,) if hasattr(machine, one))
 
 
-def find(bug: Bug | None, server: LocalServer, *, count: int = PARTS) -> Finding | None:
+def find(bug: Bug | None, server: LocalServer, *, count: int = PARTS, clean: bool = False) -> Finding | None:
     """Return how the machine finds a bug, or None if it finds none. Without a bug, None is the right result.
 
-    The search is the same in each run. A disagreement counts only if the machine can repeat it.
+    The search is the same in each run. A disagreement counts only if the machine can repeat it. With ``clean``,
+    the same part is run without the bug too, and must have no disagreement.
     """
     tally = Tally()
-    changed = with_texts_replaced({bug.file: [(bug.right, bug.wrong)]} if bug else {})
     for part in parts(count):
         for what in [bug.of] if bug else [*MACHINES, "moves", "reserved"]:
-            read = narrow(changed) if what == "reserved" else with_bounds(BOUNDS[part.bounds], changed)
-            with host(USUAL, read, server=server) as on:
-                try:
-                    _run(on, tally, part, what, aims(bug) if bug and part.aims else ())
-                except (AssertionError, AttributeError, DataLayoutError, Refused, TypeError, ValueError) as error:
-                    text = str(error).partition("\n")[0] or type(error).__name__
-                    if "compiling" in text:
-                        raise
-                    return Finding(tally.steps, text)
+            often = aims(bug) if bug and part.aims else ()
+
+            def run(planted: Bug | None, tally: Tally) -> None:
+                changed = with_bug(planted)
+                read = narrow(changed) if what == "reserved" else with_bounds(BOUNDS[part.bounds], changed)  # noqa: B023
+                with host(USUAL, read, server=server) as on:
+                    _run(on, tally, part, what, often)  # noqa: B023
+
+            found = detect(lambda: run(bug, tally), COMPLAINTS)
+            if found:
+                if bug is not None and clean:
+                    run(None, Tally())
+                return Finding(tally.steps, found.partition("\n")[0])
     return None
 
 
@@ -125,9 +131,11 @@ def _search(name: str | None, count: int) -> tuple[bool, str]:
     with LocalServer() as server:
         bug = next((bug for bug in BUGS if bug.name == name), None)
         try:
-            finding = find(bug, server, count=count if bug else max(4, count // 6))
+            finding = find(bug, server, count=count if bug else max(4, count // 6), clean=True)
         except Flaky as flaky:
             how = f"not repeatable: {[str(one) for one in getattr(flaky, 'exceptions', ())] or flaky}"
+        except Exception as error:  # noqa: BLE001 - it finds no bug, but the search goes on with the next one
+            how = f"{type(error).__name__}: {error}"
         else:
             right = (finding is None) is (bug is None)
             how = f"after {finding.steps:,} steps: {finding.how}" if finding else how

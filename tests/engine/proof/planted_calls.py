@@ -41,8 +41,8 @@ OF_CALLS = (
     Bug(
         "the window of duplicates is too long",
         file="includes/known_message_ids",
-        right="p.now - p.window",
-        wrong="p.now - p.window - 1",
+        right="    return nil\n  end\n  local old",
+        wrong="    return nil\n  end\n  p = setmetatable({ window = p.window + 1 }, { __index = p })\n  local old",
     ),
     # -- credit
     Bug(

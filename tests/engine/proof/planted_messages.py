@@ -248,8 +248,8 @@ OF_MESSAGES = (
     Bug(
         "a used-up share reports no more due work",
         file="includes/compute_due",
-        right="o.more = 1",
-        wrong="o.more = 0",
+        right="      o.more = 1\n      break",
+        wrong="      o.more = 0\n      break",
     ),
     # -- time
     Bug(

@@ -10,8 +10,7 @@ from sbredis.engine._expansion import expand
 from sbredis.engine._lua_files import read_source
 from sbredis.engine._scripts import operations
 from sbredis.servers import LocalServer
-from tests.engine.proof.bugs import Bug
-from tests.engine.proof.hosts import with_texts_replaced
+from tests.engine.proof.bugs import Bug, with_bug
 from tests.engine.proof.planted import BUGS, find
 from tests.offenders import for_each
 from tests.plugins.parts import first
@@ -66,7 +65,7 @@ def sent() -> dict[str, str]:
 @for_each("bug", BUGS, ids=lambda bug: bug.name)
 def test_each_planted_bug_is_unique_and_changes_a_script(bug: Bug) -> None:
     """This test keeps the table up to date with the scripts; the long run shows that each bug is found."""
-    changed = with_texts_replaced({bug.file: [(bug.right, bug.wrong)]})
+    changed = with_bug(bug)
     holding = [name for name, text in sent().items() if name == bug.file or f"-- {bug.file}\n" in text]
     assert any(expand(name, changed) != sent()[name] for name in holding)
     assert [one.name for one in BUGS].count(bug.name) == 1

@@ -698,7 +698,10 @@ class CreditPartition:
             seen = max(seen, word.seen) if prefix == word.prefix else seen
             for serial in range(seen + 1, seen + MOST_PUSHES + 2):
                 lease = self.leases.get(word.token(prefix, serial))
-                if lease is not None and lease.word == word.key:
+                forgotten = (
+                    lease is not None and lease.seen and word.source.startswith("=")
+                )  # a word keeps unseen gifts
+                if lease is not None and lease.word == word.key and not forgotten:
                     found.append(self._gift(lease))
                     self.cases["again: a gift"] += 1
         return found

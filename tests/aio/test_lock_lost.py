@@ -66,13 +66,18 @@ async def test_wait_lock_lost_returns_when_the_lock_ends_in_real_time(url: str) 
 @both
 @pytest.mark.parametrize("call", ["state", "receive"])
 async def test_wait_lock_lost_returns_when_a_call_reports_a_lost_lock(url: str, partitioned: bool, call: str) -> None:
-    async with session_queue_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
+    """The lock would have lasted longer than the test waits."""
+    async with (
+        session_queue_at(url, partitioned=partitioned, lock_duration=300_000) as queue,
+        queue.session("a") as receiver,
+    ):
         session = receiver.session
         waiting = asyncio.create_task(session.wait_lock_lost())
         await waits(session)
         await take(queue)
         with pytest.raises(SessionLockLostError):
             await (session.get_state() if call == "state" else receiver.receive_messages(1, 60))
+        await eventually(waiting.done)
         assert await waiting
         assert not is_locked(session)
 

@@ -114,6 +114,18 @@ async def test_a_session_state_is_set_together_with_its_message_and_an_output(cl
         assert await receiver.peek_messages(10) == []
 
 
+async def test_the_state_of_a_session_that_is_not_held_is_refused_at_once(client: ServiceBusClient) -> None:
+    """The rest of the transaction can happen."""
+    await client.ensure_queue("jobs", requires_session=True, colocate_with="inputs")
+    async with client.get_queue_receiver("jobs", session_id="s") as receiver:
+        session = receiver.session
+    async with client.get_queue_sender("outputs") as sender, client.transaction() as tx:
+        with pytest.raises(ValueError, match="session was given back"):
+            tx.set_session_state(session, "x")
+        tx.send_messages(sender, ServiceBusMessage("a"))
+    assert await bodies_in(client, "outputs") == ["a"]
+
+
 @pytest.mark.everywhere("a transaction needs all its keys in one slot")
 async def test_a_message_is_published_to_a_topic_under_its_present_rules(client: ServiceBusClient, url: str) -> None:
     """Another client changes the rules after this client has read them."""

@@ -134,6 +134,15 @@ async def test_a_watermark_and_the_messages_of_its_transaction_are_in_one_partit
     assert await advance(client, "1", None, "x", queue="parted") is not None
 
 
+async def test_watermarks_of_two_entities_may_have_one_name(client: ServiceBusClient) -> None:
+    await client.ensure_queue("others", colocate_with="jobs")
+    async with client.transaction() as tx:
+        for queue in ("jobs", "others"):
+            tx.advance(client.get_queue_sender(queue), "mark", queue, expected=None)
+    for queue in ("jobs", "others"):
+        await advance(client, None, queue, queue=queue)
+
+
 @pytest.mark.slow
 async def test_a_partition_is_full_of_watermarks(client: ServiceBusClient) -> None:
     sender = client.get_queue_sender("jobs")

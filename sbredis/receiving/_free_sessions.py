@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -27,7 +26,6 @@ _IDLE = 5.0
 """The seconds for which the inbox stays without a caller. Most workers ask again soon."""
 _HEARING = 1.0
 """The seconds for which partitions send news to an inbox without a caller."""
-_WITHDRAWING = 2.0
 _COMING_BACK = 1.0
 """The seconds for which sessions wait for the callers that settlements have announced."""
 
@@ -129,24 +127,6 @@ class FreeSessions(Inbox[HeldSession]):
         self._ends_at = now + _IDLE
         _ = self.lingering.begin(now, lingers=0.0, hears=_HEARING if len(self._partitions) > 1 else 0.0)
         self.pump()
-        if not self._withdrawn:
-            self.entity.connection.see_off(self._wait_withdrawn())
-
-    @property
-    def _withdrawn(self) -> bool:
-        return all(driver.credit.settled for driver in self._seats.all_drivers)
-
-    async def _wait_withdrawn(self) -> None:
-        """Wait a short time until the partitions have told what they have given before."""
-        until = self._loop.time() + _WITHDRAWING
-        while not (self._withdrawn or self.callers) and self._loop.time() < until:
-            if self._state is InboxState.CLOSED:
-                return
-            under_way = [driver.ending for driver in self._seats.all_drivers if driver.under_way]
-            if not under_way:
-                return
-            await asyncio.wait(under_way, timeout=until - self._loop.time(), return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.sleep(0)
 
     def _next_look(self) -> float:
         at = super()._next_look()

@@ -411,7 +411,7 @@ class Inbox(ABC, Generic[Item]):
     def _make_calls(self) -> None:
         seats = self._seats
         if seats.search is not None:
-            seats.look(seats.search)
+            seats.search.look()
         only_now = self._set_demands()
         wants = self._state is InboxState.WANTING
         if not wants and self._state is not InboxState.LINGERING and self.mode is ServiceBusReceiveMode.PEEK_LOCK:
@@ -541,8 +541,9 @@ class Inbox(ABC, Generic[Item]):
 
     def has_more(self, driver: CreditDriver) -> None:
         """Note that a partition has more messages than it has given."""
-        if not self.missing:
-            self._seats.has_more(driver)
+        search = self._seats.search
+        if search is not None and not self.missing:
+            search.has_more(driver)
 
     def failed(self, driver: CreditDriver, error: ServiceBusError, *, of_all: bool = False) -> None:
         """Record that a call failed. If no other one can succeed, tell its callers, or those ``of_all`` receivers."""

@@ -1,4 +1,6 @@
-"""The search for partitions of an entity that have something for a receiver: calls that only read.
+"""The search for partitions of an entity that have something for a receiver, and how the receiver comes there.
+
+A search makes calls that only read. :mod:`sbredis.receiving._rotation` decides which of the found partitions get seats.
 
 All receivers of a client that want the same from an entity share a search. A receiver that needs one while partitions
 are being read takes part in the next one, because this one may have read a partition too early.
@@ -18,22 +20,26 @@ import asyncio
 import math
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from enum import Enum, auto
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from sbredis.client import PartitionCalls
-from sbredis.engine import find_ready
+from sbredis.engine import MOST_SEATS, find_ready
 from sbredis.exceptions import ServiceBusError
-from sbredis.receiving._asking import AskedSource
+from sbredis.receiving._asking import AskedSource, AskingState
+from sbredis.receiving._fetching import InboxState
 
 if TYPE_CHECKING:
     from sbredis.client import Entity
     from sbredis.engine import Request
+    from sbredis.receiving._credit_driver import CreditDriver
+    from sbredis.receiving._inbox import Inbox
     from sbredis.receiving._rotation import Rotation
     from sbredis.receiving._seats import Seats
 
-__all__ = ["PartitionSearch", "SeatSearch", "search_of"]
+__all__ = ["PartitionSearch", "SeatSearch", "Seeking", "search_of"]
 
 _PAUSES: Final = 0.005, 0.5
 """The first and the longest pause between two searches of a receiver that waits. Each pause is twice the last one.
@@ -44,6 +50,8 @@ _LONG_PAUSE: Final = 10.0
 """The pause if partitions can call receivers."""
 _TOLD: Final = 2
 """The number of receivers that are told of a partition. If one of them leaves meanwhile, the other one goes there."""
+_STAYING: Final = 0.02
+"""The seconds for which a receiver stays at a partition that has given something."""
 _LOOKED_AT: Final = 32
 """The largest number of receivers that are asked for that whether they are free."""
 
@@ -187,7 +195,7 @@ class PartitionSearch:
 
     def _free_for(self, place: int, finder: SeatSearch | None = None) -> list[SeatSearch]:
         looked_at = islice(self._hearers, _LOOKED_AT)
-        return list(islice((each for each in looked_at if each is not finder and each.seats.is_free_for(place)), _TOLD))
+        return list(islice((each for each in looked_at if each is not finder and each.is_free_for(place)), _TOLD))
 
     def _pass_on(self, searcher: SeatSearch) -> None:
         """Tell others of the partitions that a receiver was told of, has not asked, and wants nothing of now."""
@@ -325,23 +333,39 @@ class PartitionSearch:
             searcher.ended(answered=self._answered)
 
 
-class SeatSearch(AskedSource):
-    """The searches of one receiver. For its callers, a search is a source of messages like a partition."""
+class Seeking(Enum):
+    """What a receiver has done to find partitions since it wants something."""
 
-    def __init__(self, seats: Seats, entity: Entity, source: str, rotation: Rotation) -> None:
+    NOT_YET = auto()
+    """No search was made."""
+    FIRST = auto()
+    """The first search is under way, or what it has found was not asked. Other partitions are not asked before."""
+    DONE = auto()
+    """All partitions with a seat are asked."""
+
+
+class SeatSearch(AskedSource):
+    """The searches of one receiver, and the seats that it takes at partitions in which something was found.
+
+    For its callers, a search is a source of messages like a partition.
+    """
+
+    def __init__(self, seats: Seats, inbox: Inbox[Any], rotation: Rotation) -> None:
+        entity = inbox.entity
         super().__init__(entity.partition_client(entity.numbers[0]), entity.connection.timings.late)
+        self._seats, self._inbox, self._loop = seats, inbox, asyncio.get_running_loop()
         self.rotation = rotation
         """Decides at which partitions the receiver is."""
+        self.shared = search_of(entity, inbox.source)
+        """The search that it takes part in."""
+        self.seeking = Seeking.NOT_YET
         self.has_answer: bool | None = None
         """Whether a partition has answered the last search that has ended."""
         self._next_at = -math.inf
-        self.seats = seats
-        """The seats of the receiver."""
-        self.shared = search_of(entity, source)
-        """The search that it takes part in."""
-        self._loop = asyncio.get_running_loop()
         self._pause = _PAUSES[0]
         """The pause after a search; 0 if it has found something."""
+        self._gives_at = math.inf
+        """The time of the loop at which seats may have become idle that partitions wait for which were found."""
 
     # -- a source of messages ------------------------------------------------------------------------------------------
 
@@ -353,17 +377,12 @@ class SeatSearch(AskedSource):
     @property
     def may_answer(self) -> bool:
         """Whether an answer may still come, as far as the client knows, or was found and is not used yet."""
-        return self.under_way or self.seats.seeks
+        return self.under_way or self.rotation.seeks
 
     @property
     def is_answered(self) -> bool:
         """Whether a partition has answered the search under way, or the last one."""
         return self.has_answer is True or self.shared.has_answer(self)
-
-    @property
-    def next_at(self) -> float:
-        """The time of the loop at which a receiver that waits searches again; infinity if it hears calls."""
-        return math.inf if self.shared.is_heard_by(self) else self._next_at
 
     def ask_now(self) -> None:
         """Search for what the partitions have now. A search under way may have read them too early."""
@@ -389,12 +408,37 @@ class SeatSearch(AskedSource):
         self.calls += 1
 
     def found(self, place: int, *, answered: bool = True, told: bool = False) -> None:
-        """Note that a partition may have something: it has ``answered`` so, or not at all. Few receivers are ``told``
-        of it, or each of them has searched.
+        """Handle a partition that may have something: ask it, or give it a seat.
+
+        It has ``answered`` so, or not at all: then callers that want what is there do not ask it. Few receivers are
+        ``told`` of it, or each of them has searched.
         """
         if answered:
             self._pause = 0.0
-        self.seats.found(place, answered=answered, told=told)
+        elif self._inbox.only_now:
+            return
+        rotation = self.rotation
+        if place in rotation.seats:
+            seat = rotation.seats.index(place)
+            driver = self._seats.drivers[seat]
+            if self._inbox.callers.await_found(driver, self) or (driver.credit.silent and self._inbox.wants):
+                rotation.found_at(seat, driver.calls, told=told)
+                driver.look_again()
+        else:
+            rotation.found((place,), told=told)
+        self._inbox.pump_soon()
+
+    def is_free_for(self, place: int) -> bool:
+        """Return whether the receiver would ask a partition at once if it is found: nothing else has come before."""
+        seats, rotation = self._seats, self.rotation
+        if not self._inbox.wants or rotation.seeks or seats.with_news:
+            return False
+        return place not in rotation.seats or seats.drivers[rotation.seats.index(place)].credit.silent
+
+    def has_more(self, driver: CreditDriver) -> None:
+        """Note that a partition has more than the receiver wants."""
+        if driver in self._seats.drivers:
+            self.shared.has_more(self.rotation.seats[self._seats.drivers.index(driver)], self)
 
     def ended(self, *, answered: bool) -> None:
         """Note the end of a search. The next one comes after a pause, which grows while nothing is found."""
@@ -403,6 +447,100 @@ class SeatSearch(AskedSource):
         self.end_asking()
         if self.shared.expects(self):
             self.begin_asking(self._loop.time())
-        self._pause = longest if self.seats.seeks else min(max(first, 2 * self._pause), longest)
+        self._pause = longest if self.rotation.seeks else min(max(first, 2 * self._pause), longest)
         self._next_at = self._loop.time() + (_LONG_PAUSE if self.shared.hears else self._pause)
-        self.seats.searched()
+        self._inbox.pump_soon()
+
+    # -- the seats of the receiver -------------------------------------------------------------------------------------
+
+    @property
+    def look_at(self) -> float:
+        """The time of the loop at which to look at this search, if nothing happens before."""
+        return min(self._search_at, self._gives_at, self.changes_at)
+
+    def look(self) -> None:
+        """Search if that is needed, and give seats to partitions in which something was found."""
+        inbox, drivers = self._inbox, self._seats.drivers
+        wants = inbox.wants
+        self.shared.wants(self, something=wants)
+        if wants:
+            self._search_if_needed()
+            self._take_seats()
+        else:
+            self.seeking, self._gives_at = Seeking.NOT_YET, math.inf
+            if inbox.lingering.state(self._loop.time()) is InboxState.QUIET:
+                self.shared.stop_hearing(self)
+        self._seats.see_off()
+        if (
+            not self.under_way
+            and not self.troubled
+            and not (self.rotation.waiting and any(driver.prompt for driver in drivers))
+        ):  # all partitions have answered in which something was found
+            inbox.callers.answered(self)
+
+    def _search_if_needed(self) -> None:
+        """Search if the receiver has slept, or if the time has come."""
+        drivers = self._seats.drivers
+        for seat, calls in self.rotation.asking.items():
+            driver = drivers[seat]
+            if driver.calls > calls and (not driver.under_way or driver.late):
+                self.rotation.answered(seat)
+        asleep = self.seeking is Seeking.NOT_YET and all(driver.is_asleep for driver in drivers)
+        if self._may_search and (asleep or self._loop.time() >= self._search_at):
+            self.seeking = Seeking.FIRST if asleep else Seeking.DONE
+            self.ask_now()
+
+    @property
+    def _may_search(self) -> bool:
+        """Whether a search may begin: not before partitions that were found have answered. Callers that want only what
+        is there have had theirs.
+        """
+        return self._inbox.wants and not (self.under_way or self.rotation.is_asking or self._inbox.only_now)
+
+    @property
+    def _search_at(self) -> float:
+        """The time of the loop at which to search again. A receiver that hears calls does not search by itself."""
+        if self.rotation.is_complete or not self._may_search or self.shared.is_heard_by(self):
+            return math.inf
+        return self._next_at
+
+    def _take_seats(self) -> None:
+        inbox, seats, rotation = self._inbox, self._seats, self.rotation
+        now, only_now = self._loop.time(), inbox.only_now
+        if rotation.waiting:
+            awaited, news = inbox.callers.awaited, seats.with_news
+            if only_now:  # the others are not asked again
+                news = [seat for seat in news if seats.drivers[seat] in awaited]
+            wanted = min(inbox.missing, MOST_SEATS) - len({*news, *rotation.asking})
+            idle, busy = self._leavers(only_now=only_now)
+            for change in rotation.give(now, wanted, idle, busy):
+                seats.move(change)
+                inbox.callers.await_found(seats.drivers[change.seat], self)
+        if (self.late or not self.under_way) and not rotation.seeks:
+            if self.seeking is Seeking.FIRST:
+                self.seeking = Seeking.DONE
+            if not only_now:
+                for change in (filled := rotation.fill(now)):
+                    seats.move(change)
+                for driver in seats.drivers if filled else ():
+                    driver.listen_first()
+                if not rotation.is_complete:
+                    self.shared.hear(self)
+        self._gives_at = now + _STAYING if rotation.waiting else math.inf
+
+    def _leavers(self, *, only_now: bool) -> tuple[list[int], list[int]]:
+        """Return the seats whose partitions have nothing now, and those that have more messages."""
+        awaited, buffer = self._inbox.callers.awaited, self._inbox.buffer
+        idle, busy, now, asking = list[int](), list[int](), self._loop.time(), self.rotation.asking
+        for seat, driver in enumerate(self._seats.drivers):
+            if driver.state is not AskingState.RESTING or seat in asking:
+                continue
+            if buffer.first_token(driver.partition_client.number) is not None:
+                continue  # its messages are reported as begun to the partition
+            if only_now and driver not in awaited:
+                idle.append(seat)
+            elif driver.credit.news:
+                busy.append(seat)
+            elif not only_now and now >= driver.gave_at + _STAYING:
+                idle.append(seat)
+        return idle, busy

@@ -51,11 +51,10 @@ async def waits(queue: Queue, receiver: ServiceBusReceiver, wanted: int = 1) -> 
     task = asyncio.create_task(receiver.receive_messages(wanted, 60, gather=False))
 
     async def is_there() -> bool:
-        inbox = receiver._inbox
-        if not isinstance(inbox, MessageInbox) or inbox._seats.search is None or not inbox._seats.search.shared.hears:
+        search = inbox._seats.search if isinstance(inbox := receiver._inbox, MessageInbox) else None
+        if search is None or search.under_way or not search.shared.is_heard_by(search):
             return False
-        searches_soon = inbox._seats.search.next_at < asyncio.get_running_loop().time() + 1
-        return await queue.waiters() >= MOST_SEATS and not inbox._seats.search.under_way and not searches_soon
+        return await queue.waiters() >= MOST_SEATS
 
     await eventually(is_there)
     return task

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sbredis.exceptions import Outcome, ServiceBusError
 
@@ -18,48 +19,34 @@ __all__ = ["ApplicationCredit", "Callers", "ReceiveCall", "closed_error"]
 Item = TypeVar("Item")
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ReceiveCall(Generic[Item]):
     """A receive call of the application that waits at an inbox."""
 
-    __slots__ = (
-        "ended",
-        "error",
-        "gathers",
-        "got",
-        "has_answer",
-        "missing",
-        "told",
-        "unanswered",
-        "until",
-        "waiter",
-        "wants",
-    )
+    missing: int
+    gathers: bool
+    """Whether the call waits for more messages when it has some."""
+    got: list[Item] = field(default_factory=list[Any])
+    wants: bool = True
+    """Whether the call waits for more messages."""
+    unanswered: dict[AskedSource, int] | None = None
+    """The partitions whose answer the call still needs, and the search; ``None`` while it waits for messages.
 
-    def __init__(self, missing: int, *, gathers: bool) -> None:
-        self.missing = missing
-        self.wants = missing > 0
-        """Whether the call waits for more messages."""
-        self.gathers = gathers
-        """Whether the call waits for more messages when it has some."""
-        self.unanswered: dict[AskedSource, int] | None = None
-        """The partitions whose answer the call still needs, and the search; ``None`` while it waits for messages.
-
-        A call for the messages that are there now needs an answer from each partition. A call that has waited
-        long enough also needs these answers. This is a mapping from each partition to the number of its last call: only
-        answers to later calls count.
-        """
-        self.has_answer = False
-        """Whether a partition has answered the call, so that it need not wait for late ones."""
-        self.got: list[Item] = []
-        self.error: ServiceBusError | None = None
-        self.ended = False
-        """Whether the call is to end with what it has."""
-        self.waiter: asyncio.Future[bool] | None = None
-        """Tells the call whether there is news; ``None`` if the call does not wait."""
-        self.told = False
-        """Whether there was news while the call did not wait."""
-        self.until = math.inf
-        """The time of the loop at which the wait ends."""
+    A call for the messages that are there now needs an answer from each partition. A call that has waited long enough
+    also needs these answers. This is a mapping from each partition to the number of its last call: only answers to
+    later calls count.
+    """
+    has_answer: bool = False
+    """Whether a partition has answered the call, so that it need not wait for late ones."""
+    error: ServiceBusError | None = None
+    ended: bool = False
+    """Whether the call is to end with what it has."""
+    waiter: asyncio.Future[bool] | None = None
+    """Tells the call whether there is news; ``None`` if the call does not wait."""
+    told: bool = False
+    """Whether there was news while the call did not wait."""
+    until: float = math.inf
+    """The time of the loop at which the wait ends."""
 
     def tell(self, *, news: bool = True) -> None:
         """End a wait: there is ``news``, or its time is over."""
@@ -137,7 +124,7 @@ class Callers(list[ReceiveCall[Item]]):
 
         It may not if waits were ended meanwhile. ``left`` is called when this wait is over.
         """
-        caller: ReceiveCall[Item] = ReceiveCall(0, gathers=False)
+        caller: ReceiveCall[Item] = ReceiveCall(0, gathers=False, wants=False)
         self.append(caller)
         try:
             await turn
@@ -254,20 +241,18 @@ class Callers(list[ReceiveCall[Item]]):
                 caller.tell()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ApplicationCredit:
     """The number of messages that the application wants, whether or not callers wait."""
 
-    __slots__ = ("_awaited", "drained", "kept", "wanted")
-
-    def __init__(self) -> None:
-        self.wanted = 0
-        """The number of messages that are wanted and have not come."""
-        self.kept = 0
-        """The number of messages in the buffer that have come by this credit. They stay until they are received."""
-        self.drained: asyncio.Future[None] | None = None
-        """The future that is done at the end of the drain; ``None`` while nothing is drained."""
-        self._awaited: dict[CreditDriver, int] | None = None
-        """The partitions that the drain waits for, each with the number of earlier calls."""
+    wanted: int = 0
+    """The number of messages that are wanted and have not come."""
+    kept: int = 0
+    """The number of messages in the buffer that have come by this credit. They stay until they are received."""
+    drained: asyncio.Future[None] | None = None
+    """The future that is done at the end of the drain; ``None`` while nothing is drained."""
+    _awaited: dict[CreditDriver, int] | None = None
+    """The partitions that the drain waits for, each with the number of earlier calls."""
 
     def came(self, messages: int, in_buffer: int) -> None:
         """Count messages that have come, while the buffer had some already."""

@@ -74,8 +74,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from enum import auto
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sbredis._quick_enum import QuickEnum
 from sbredis.client import ServerClock
@@ -218,113 +219,75 @@ NO_DEMAND: Final = CreditDemand()
 _NONE: Final = GiftPlace(0, 0, 0)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PartitionCredit(Generic[Message]):
     """The credit of one receiver in one partition: for its messages, for its sessions, or for those of one session.
 
     Its owner tells it of events, and hands out what they return. After each event, and at the time ``next_at``, the
-    owner asks :meth:`needs_call`, and makes a call with :meth:`grant`. Any other call may carry a grant too.
+    owner asks :meth:`needs_call`, and makes a call with :meth:`grant`. Any other call may carry a grant too. It begins
+    without a subscription.
     """
 
-    __slots__ = (
-        "_again",
-        "_answer_at",
-        "_begun",
-        "_clocks",
-        "_dated",
-        "_due_at",
-        "_early",
-        "_known",
-        "_latest",
-        "_made_at",
-        "_met",
-        "_missing_since",
-        "_new_prefix",
-        "_number",
-        "_once_after",
-        "_open",
-        "_prefix",
-        "_retired",
-        "_seen",
-        "_serials",
-        "_soon_at",
-        "_told",
-        "_under_way",
-        "_unreported_since",
-        "_used_at",
-        "_wanted",
-        "demand",
-        "news",
-        "others_wait",
-        "outstanding",
-        "run",
-        "silent",
-        "spent",
-        "state",
-        "suspects_wait",
-    )
+    _clocks: Callable[[str], ServerClock]
+    """Returns the clock of a server process."""
+    _new_prefix: Callable[[], str]
+    run: str
+    """The server process that the prefix belongs to."""
+    _prefix: str = ""
+    dated: bool = True
+    """Whether gifts have ends of their own. The messages of a session that the receiver holds have none."""
+    serials: int = _SERIALS
+    """The number of serials of a prefix."""
+    state: CreditState = CreditState.UNHEARD
+    suspects_wait: bool = False
+    """Whether the partition has suspects, and the latest grant takes none."""
+    news: bool = False
+    """Whether the partition has told since the last grant that there are messages, or of a change."""
+    others_wait: bool = False
+    """Whether the held session is empty and others wait, as the partition has told since the last grant."""
+    outstanding: int = 0
+    """The number of messages that the partition may still push, or has given and that are not handed out."""
+    silent: bool = True
+    """Whether the partition neither pushes messages nor sends news until it gets another grant."""
+    spent: bool = False
+    """Whether the partition is silent because it has pushed all that it might, so that it may have more."""
+    demand: CreditDemand = NO_DEMAND
+    """The latest demand of the receiver."""
+    _wanted: int = 0
+    """The number of messages that the partition may give now."""
+    _number: int = 0
+    _seen: GiftPlace = _NONE
+    _begun: int = 0
+    _retired: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    _early: dict[int, tuple[GiftPlace, HandedGift[Message]]] = field(default_factory=dict[int, Any])
+    """The gifts that were not handed out yet, by their serials."""
+    _latest: CreditGrant | None = None
+    """The latest grant; None if it is void, because the prefix is a new one or the partition did not take it."""
+    _open: int = 0
+    """The limit up to which the partition may give, as far as the receiver knows."""
+    _used_at: float = math.inf
+    """The time of the first grant with the prefix."""
+    _met: bool = False
+    """Whether the partition has answered that it knows the prefix."""
+    _under_way: tuple[int, ...] = ()
+    """The numbers of the grants whose calls have not ended. A reply may come after its call has failed."""
+    _again: bool = False
+    _told: bool = False
+    _known: int = 0
+    """The largest serial of the prefix of which the receiver has heard."""
+    _made_at: float = -math.inf
+    _missing_since: float = math.inf
+    _unreported_since: float = math.inf
+    _due_at: float = math.inf
+    _answer_at: float = math.inf
+    """When news must be answered that no call has answered yet."""
+    _soon_at: float = math.inf
+    """When a grant must be made that can wait for another call."""
+    _once_after: float = math.inf
+    """The serial after which the next gift ends the latest grant, because the grant is *once*."""
 
-    def __init__(
-        self,
-        clocks: Callable[[str], ServerClock],
-        new_prefix: Callable[[], str],
-        run: str,
-        *,
-        dated: bool = True,
-        serials: int = _SERIALS,
-        prefix: str = "",
-    ) -> None:
-        """Begin without a subscription, at the server process ``run``.
-
-        ``clocks`` returns the clock of a server process. With ``dated=False`` gifts have no ends of their own: they are
-        the messages of a session that the receiver holds.
-        """
-        self._clocks, self._new_prefix, self.run = clocks, new_prefix, run
-        """The server process that the prefix belongs to."""
-        self._dated, self._serials = dated, serials
-        self.state = CreditState.UNHEARD
-        self.suspects_wait = False
-        """Whether the partition has suspects, and the latest grant takes none."""
-        self.news = False
-        """Whether the partition has told since the last grant that there are messages, or of a change."""
-        self.others_wait = False
-        """Whether the held session is empty and others wait, as the partition has told since the last grant."""
-        self.outstanding = 0
-        """The number of messages that the partition may still push, or has given and that are not handed out."""
-        self.silent = True
-        """Whether the partition neither pushes messages nor sends news until it gets another grant."""
-        self.spent = False
-        """Whether the partition is silent because it has pushed all that it might, so that it may have more."""
-        self.demand = NO_DEMAND
-        """The latest demand of the receiver."""
-        self._wanted = 0
-        """The number of messages that the partition may give now."""
-        self._number = 0
-        self._seen, self._begun = _NONE, 0
-        self._prefix = prefix or new_prefix()
-        self._retired: dict[str, tuple[int, int]] = {}
-        self._early: dict[int, tuple[GiftPlace, HandedGift[Message]]] = {}
-        """The gifts that were not handed out yet, by their serials."""
-        self._latest: CreditGrant | None = None
-        """The latest grant; None if it is void, because the prefix is a new one or the partition did not take it."""
-        self._open = 0
-        """The limit up to which the partition may give, as far as the receiver knows."""
-        self._used_at = math.inf
-        """The time of the first grant with the prefix."""
-        self._met = False
-        """Whether the partition has answered that it knows the prefix."""
-        self._under_way: tuple[int, ...] = ()
-        """The numbers of the grants whose calls have not ended. A reply may come after its call has failed."""
-        self._again = self._told = False
-        self._known = 0
-        """The largest serial of the prefix of which the receiver has heard."""
-        self._made_at = -math.inf
-        self._missing_since = self._unreported_since = self._due_at = math.inf
-        self._answer_at = math.inf
-        """When news must be answered that no call has answered yet."""
-        self._soon_at = math.inf
-        """When a grant must be made that can wait for another call."""
-        self._once_after: float = math.inf
-        """The serial after which the next gift ends the latest grant, because the grant is *once*."""
+    def __post_init__(self) -> None:
+        self._prefix = self._prefix or self._new_prefix()
 
     def opened(
         self, gift: HandedGift[Message], *, listens: bool, now: float, made: int = 0
@@ -618,7 +581,7 @@ class PartitionCredit(Generic[Message]):
             self._unreported_since = min(self._unreported_since, now)
 
     def _dated_gift(self, gift: CreditGift[Message], run: str, shown: float, now: float) -> HandedGift[Message]:
-        ends = self._clocks(run).ends(gift.until, shown, now) if self._dated else math.inf
+        ends = self._clocks(run).ends(gift.until, shown, now) if self.dated else math.inf
         return HandedGift(gift.prefix, gift.place.serial, ends, gift.messages, gift.fence, gift.session)
 
     def _advance(self, now: float, gone_until: int = 0) -> list[HandedGift[Message]]:
@@ -640,7 +603,7 @@ class PartitionCredit(Generic[Message]):
             self._missing_since = math.inf
         elif self._missing_since == math.inf or handed:
             self._missing_since = now
-        if self._seen.serial > self._serials - 2 * MOST_UNSEEN:
+        if self._seen.serial > self.serials - 2 * MOST_UNSEEN:
             self._happens(CreditEvent.USED_UP)
         return handed
 

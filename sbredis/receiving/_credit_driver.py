@@ -94,7 +94,7 @@ class CreditDriver(AskedSource):
         run = run_of(partition_client)
         self._locks, self._source = locks, source
         self.credit: PartitionCredit[Delivery] = PartitionCredit(
-            connection.server_clock, new_prefix, run, dated=locks and dated, prefix=prefix
+            connection.server_clock, new_prefix, run, prefix, dated=locks and dated
         )
         """The decisions about this partition."""
         self.touched = True

@@ -70,42 +70,29 @@ class InboxOptions:
     """How the application takes the messages."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Stock:
     """The number of messages to keep for later callers."""
 
-    __slots__ = (
-        "_adaptive",
-        "_fills",
-        "_measured_at",
-        "_speed",
-        "_taken",
-        "_used",
-        "lock",
-        "most",
-        "resting",
-        "target",
-    )
+    most: int
+    """The largest possible stock; 0 for none."""
+    adaptive: bool
+    lock: float
+    """The seconds that a lock lasts."""
+    _measured_at: float
+    _speed: float | None = None
+    _taken: int = 0
+    _fills: bool = False
+    """Whether the stock is being filled: from the time when it has become small until it is full."""
+    _used: bool = False
+    """Whether callers have received messages since the stock was last being filled."""
+    resting: bool = False
+    """Whether the stock rests: no caller asked, so it was released. It stays empty until a caller asks."""
+    target: int = 0
+    """The number of messages to keep now."""
 
-    def __init__(self, most: int, *, adaptive: bool, lock: float, now: float) -> None:
-        self.most = most
-        """The largest possible stock; 0 for none."""
-        self._adaptive = adaptive
-        self.lock = lock
-        """The seconds that a lock lasts."""
-        self._speed: float | None = None
-        self._measured_at = now
-        self._taken = 0
-        self._fills = False
-        """Whether the stock is being filled: from the time when it has become small until it is full."""
-        self._used = False
-        """Whether callers have received messages since the stock was last being filled."""
-        self.resting = False
-        """Whether the stock rests.
-
-        No caller asked for messages, so it was released. It stays empty until a caller asks.
-        """
+    def __post_init__(self) -> None:
         self.target = self._aim()
-        """The number of messages to keep now."""
 
     def resize(self, most: int) -> None:
         """Change the largest possible stock."""
@@ -171,7 +158,7 @@ class Stock:
         self.resting = True
 
     def _measure(self, now: float) -> None:
-        if not self._adaptive or not self._taken:
+        if not self.adaptive or not self._taken:
             return
         passed = now - self._measured_at
         if passed < _SHORTEST_MEASUREMENT:
@@ -183,7 +170,7 @@ class Stock:
 
     def _aim(self) -> int:
         """Return the number of messages to keep, according to the last measurement."""
-        if not self._adaptive:
+        if not self.adaptive:
             return self.most
         if self._speed is None:
             return min(self.most, _FIRST_TARGET)
@@ -309,13 +296,12 @@ class InboxState(Enum):
     CLOSED = auto()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Lingering:
     """The states of an inbox that wants nothing, one after the other."""
 
-    __slots__ = ("_hears_until", "_lingers_until")
-
-    def __init__(self) -> None:
-        self._lingers_until = self._hears_until = 0.0
+    _lingers_until: float = 0.0
+    _hears_until: float = 0.0
 
     def begin(self, now: float, *, lingers: float = _LINGERING, hears: float = _HEARING) -> float:
         """Linger for these seconds, and hear news until ``hears`` seconds from now: the last caller has left.

@@ -99,7 +99,7 @@ class Inbox(ABC, Generic[Item]):
         self.buffer = Buffer(lease_of)
         """The messages that were fetched ahead."""
         lock = entity.record.settings.lock_duration / 1000
-        self.stock = Stock(options.prefetch, adaptive=options.adaptive, lock=lock, now=self._loop.time())
+        self.stock = Stock(options.prefetch, options.adaptive, lock, self._loop.time())
         """Decides how many messages are fetched ahead."""
         self.callers: Callers[Item] = Callers()
         self._emptied: asyncio.Event | None = None
@@ -264,8 +264,7 @@ class Inbox(ABC, Generic[Item]):
                 self._refill()
             else:
                 kept = len(got)
-                caller: ReceiveCall[Item] = ReceiveCall(wanted - kept, gathers=gather)
-                caller.got = got
+                caller = ReceiveCall(wanted - kept, gather, got)
                 self._caller_came(caller, at_once=seconds == 0)
                 try:
                     if seconds == 0:

@@ -25,6 +25,7 @@ as there are partitions for each seat.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from sbredis.engine import MOST_SEATS
@@ -43,16 +44,14 @@ class SeatChange(NamedTuple):
     """The index of the partition among those of the entity."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class FoundPlace:
     """A partition that may have messages, and that the receiver has not asked since it was found."""
 
-    __slots__ = ("calls", "told")
-
-    def __init__(self) -> None:
-        self.calls: int | None = None
-        """The number of calls that its driver had made before; ``None`` while the partition waits for a seat."""
-        self.told = False
-        """Whether the receiver was told of it, and few others."""
+    calls: int | None = None
+    """The number of calls that its driver had made before; ``None`` while the partition waits for a seat."""
+    told: bool = False
+    """Whether the receiver was told of it, and few others."""
 
 
 class Rotation:

@@ -10,7 +10,7 @@ from sbredis.receiving._fetching import Stock, keep_for
 
 
 def stock(most: int = 100, *, adaptive: bool = False, lock: float = 60.0) -> Stock:
-    return Stock(most, adaptive=adaptive, lock=lock, now=0.0)
+    return Stock(most, adaptive, lock, 0.0)
 
 
 @pytest.mark.parametrize(

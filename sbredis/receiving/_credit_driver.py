@@ -28,7 +28,7 @@ from sbredis.exceptions import (
     ServiceBusError,
 )
 from sbredis.receiving._asking import AskedSource, AskingState
-from sbredis.receiving._credit import NO_DEMAND, CreditDemand, CreditState, HandedGift, PartitionCredit
+from sbredis.receiving._credit import NO_DEMAND, CreditState, HandedGift, PartitionCredit
 
 if TYPE_CHECKING:
     from sbredis.client import PartitionClient
@@ -155,12 +155,6 @@ class CreditDriver(AskedSource):
         return not self._locks or self._connection.target.durability != "master" or self.credit.run == UNKNOWN_RUN
 
     # -- calls ---------------------------------------------------------------------------------------------------------
-
-    def want(self, demand: CreditDemand) -> None:
-        """Set what is wanted from the partition."""
-        if demand != self.credit.demand:
-            self.touched = True
-            self.credit.want(demand)
 
     def look(self, *, listens: bool = False) -> None:
         """Make a call if one is needed now and may be made. Set the time to look again.

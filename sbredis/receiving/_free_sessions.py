@@ -104,7 +104,7 @@ class FreeSessions(Inbox[HeldSession]):
             return
         self._expected += settled
         self._expected_until = self._loop.time() + _COMING_BACK
-        source.want(demand_of(settled, 0, self.terms, now=True))
+        source.credit.want(demand_of(settled, 0, self.terms, now=True))
 
     def ride_ended(self) -> None:
         """Keep the sessions for a moment: only now do callers ask for them."""

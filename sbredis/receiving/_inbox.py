@@ -313,7 +313,7 @@ class Inbox(ABC, Generic[Item]):
         if kept > refill_at:
             return False
         if self._coming is None:
-            self._coming = self._seats.coming
+            self._coming = sum(self._seats.standing(only_now=False).outstanding)
         return kept + self._coming <= refill_at
 
     def _caller_came(self, caller: ReceiveCall[Item], *, at_once: bool) -> None:
@@ -449,33 +449,31 @@ class Inbox(ABC, Generic[Item]):
             self._terms = terms
             seats.touch()
         stock.lock = self.entity.record.settings.lock_duration / 1000
-        if not (self.callers or returning or self._application.wanted or stock.most):
-            self._want_nothing()
-            return False
-        only_now = self.only_now
-        standing = seats.standing(only_now=only_now)
-        coming = sum(standing.outstanding)
-        demand, kept, stocks = self.callers.demand + returning, len(self.buffer), self._stocks
-        exactly = only_now or standing.hungry
-        wanted = max(
-            self._application.wanted,
-            stock.wanted(kept, coming, demand, self._loop.time(), stocks=stocks, exactly=exactly, rides=rides),
-        )
-        if wanted:
-            full = max(wanted, demand + (stock.target if stocks else 0) - kept)
-            callers, replies_only = max(0, demand - kept), self.drivers[0].replies_only
-            self._state = InboxState.WANTING
-            for place, wish in seats.places.changes(
-                wanted, full, callers, standing, terms, now=only_now, rides=rides, replies_only=replies_only
-            ):
-                self.drivers[place].want(wish)
-        else:
-            self._want_nothing()
+        now, only_now = self._loop.time(), False
+        if self.callers or returning or self._application.wanted or stock.most:
+            only_now = self.only_now
+            standing = seats.standing(only_now=only_now)
+            coming = sum(standing.outstanding)
+            demand, kept, stocks = self.callers.demand + returning, len(self.buffer), self._stocks
+            exactly = only_now or standing.hungry
+            wanted = max(
+                self._application.wanted,
+                stock.wanted(kept, coming, demand, now, stocks=stocks, exactly=exactly, rides=rides),
+            )
+            if wanted:
+                full = max(wanted, demand + (stock.target if stocks else 0) - kept)
+                callers, replies_only = max(0, demand - kept), self.drivers[0].replies_only
+                self._state = InboxState.WANTING
+                for place, wish in seats.places.changes(
+                    wanted, full, callers, standing, terms, now=only_now, rides=rides, replies_only=replies_only
+                ):
+                    driver = self.drivers[place]
+                    driver.touched = True
+                    driver.credit.want(wish)
+                return only_now
+        before, self._state = self._state, self.lingering.state(now)
+        seats.want_nothing(self._state, changed=self._state is not before)
         return only_now
-
-    def _want_nothing(self) -> None:
-        before, self._state = self._state, self.lingering.state(self._loop.time())
-        self._seats.want_nothing(self._state, changed=self._state is not before)
 
     # -- the credit of the application ---------------------------------------------------------------------------------
 

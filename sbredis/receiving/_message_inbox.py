@@ -338,7 +338,7 @@ class SessionInbox(MessageInbox):
             source.credit.want(NO_DEMAND)
         elif self._asks and not self.callers:
             self._ahead = self._asks
-            source.want(demand_of(self._asks, 0, self.terms))
+            source.credit.want(demand_of(self._asks, 0, self.terms))
         else:
             super().want_for_ride(source, settled)
 

@@ -165,11 +165,6 @@ class Seats:
         for driver in self.drivers:
             driver.touched = True
 
-    @property
-    def coming(self) -> int:
-        """The number of messages that partitions may still give. Those that are late or paused do not count."""
-        return sum(self.standing(only_now=False).outstanding)
-
     def standing(self, *, only_now: bool) -> SeatsStanding:
         """Return how the partitions stand.
 
@@ -216,7 +211,8 @@ class Seats:
             if lingers or (hears and not credit.news):  # other news must be answered, if only by a call that declines
                 now, announced = credit.manner
             stock = credit.outstanding if lingers else 0
-            driver.want(demand_of(0, stock, terms, now, announced))
+            driver.touched = True
+            credit.want(demand_of(0, stock, terms, now, announced))
 
     # -- for callers ---------------------------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from sbredis._tasks import wait_until
@@ -75,22 +75,6 @@ class MessageInbox(Inbox[ServiceBusReceivedMessage]):
     def _release(self, items: Sequence[ServiceBusReceivedMessage]) -> None:
         for hold in map(hold_of, items):
             _ = hold.reception.link.give_back(hold)
-
-
-class _Leaving:
-    """A context in which a call may release the session of an inbox. Without a driver it does nothing."""
-
-    __slots__ = ("_driver", "_inbox")
-
-    def __init__(self, inbox: SessionInbox, driver: CreditDriver | None) -> None:
-        self._inbox, self._driver = inbox, driver
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        if self._driver is not None:
-            self._inbox.stay(self._driver)
 
 
 class SessionInbox(MessageInbox):
@@ -253,29 +237,29 @@ class SessionInbox(MessageInbox):
             there = await self.take(wanted, 0, gather=False)
         return there or (None if self.session.settled else [])
 
+    @contextmanager
     def leaving(
         self, wanted: int, *, others: bool, beside: CreditDriver | None = None, in_company: bool = False
-    ) -> _Leaving:
+    ) -> Generator[None]:
         """Let the next call bring up to ``wanted`` messages, for example the settlement of the last one that is here.
 
         The call releases the session instead if the session has no messages, and ``others`` wait in other partitions,
         or in this one. Then it also brings the next session to the receiver ``beside``. A settlement ``in_company``
-        waits for those of other sessions in this turn of the event loop. All this begins when the function returns, and
-        ends with the context that it returns.
+        waits for those of other sessions in this turn of the event loop. This ends with the context.
         """
-        driver = None
-        if self._state is not InboxState.CLOSED:
-            driver = self.drivers[0]
-            self._asks, self._others_elsewhere = wanted, others
-            driver.beside, driver.in_company = beside, in_company
-            self._happens(SessionEvent.LEAVE)
-        return _Leaving(self, driver)
-
-    def stay(self, driver: CreditDriver) -> None:
-        """Let no further call release the session."""
-        self._asks, self._others_elsewhere = 0, False
-        driver.beside, driver.in_company = None, False
-        self._happens(SessionEvent.STAY)
+        if self._state is InboxState.CLOSED:
+            yield
+            return
+        (driver,) = self.drivers
+        self._asks, self._others_elsewhere = wanted, others
+        driver.beside, driver.in_company = beside, in_company
+        self._happens(SessionEvent.LEAVE)
+        try:
+            yield
+        finally:
+            self._asks, self._others_elsewhere = 0, False
+            driver.beside, driver.in_company = None, False
+            self._happens(SessionEvent.STAY)
 
     def refused(self, said: str) -> bool:
         """Return whether a refusal says that the call has released the session."""

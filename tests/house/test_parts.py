@@ -138,12 +138,13 @@ def test_it(x): ...
 PYTHON = """#!/bin/sh
 [ "$1" = -c ] && echo 6 && exit
 echo "${SBREDIS_TEST_FORM:-${SBREDIS_TEST_SERVER:-wheel}}: $*" >>ran
+echo "$PYTHONPYCACHEPREFIX$PYTHONDONTWRITEBYTECODE" >>kept
 """
 """Stands in for the Python that runs the tests."""
 
 
-def runs_of(part: str, folder: Path, **environment: str) -> list[str]:
-    """Return the runs of pytest that ``tools/side-by-side`` starts for a part. By default, Python keeps nothing."""
+def runs_of(part: str, folder: Path, *, compiled: bool = True, **environment: str) -> list[str]:
+    """Return the runs of pytest that ``tools/side-by-side`` starts for a part."""
     (folder / "tools").mkdir()
     (folder / "tests").mkdir()
     (folder / "tests/test_one.py").write_text("pytestmark = pytest.mark.conformance\n", "utf-8")
@@ -153,6 +154,10 @@ def runs_of(part: str, folder: Path, **environment: str) -> list[str]:
     python.parent.mkdir(parents=True)
     python.write_text(PYTHON, "utf-8")
     python.chmod(0o755)
+    if compiled:
+        kept = folder / ".cache/bytecode/tests/test_one.cpython-311-pytest-9.0.0.pyc"
+        kept.parent.mkdir(parents=True)
+        kept.touch()
     subprocess.run(
         ["/bin/sh", "tools/side-by-side", part, "--maxfail=7"],
         cwd=folder,
@@ -205,14 +210,17 @@ def test_all_parts_are_run_one_after_the_other(tmp_path: Path) -> None:
     assert runs[0] == sorted(runs[1] + runs[2])
 
 
-def test_the_tests_are_compiled_once_before_several_processes_run_them(tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    for name, count in (("first", 2), ("again", 0)):
-        (tmp_path / name).mkdir()
-        runs = runs_of("test", tmp_path / name, PYTHONPYCACHEPREFIX=str(kept))
-        assert sum("--collect-only tests/" in run for run in runs) == count
-        (kept / "test_one.cpython-311-pytest-9.0.0.pyc").touch()
+@pytest.mark.parametrize(("compiled", "runs"), [(False, 2), (True, 0)])
+def test_the_tests_are_compiled_once_before_several_processes_run_them(
+    compiled: bool, runs: int, tmp_path: Path
+) -> None:
+    ran = runs_of("test", tmp_path, compiled=compiled)
+    assert sum("--collect-only tests/" in run for run in ran) == runs
+
+
+def test_what_is_compiled_is_kept_even_if_the_environment_forbids_it(tmp_path: Path) -> None:
+    runs_of("test", tmp_path, PYTHONDONTWRITEBYTECODE="1")
+    assert set((tmp_path / "kept").read_text("utf-8").splitlines()) == {str(tmp_path / ".cache/bytecode")}
 
 
 def test_an_unknown_part_is_refused(tmp_path: Path) -> None:

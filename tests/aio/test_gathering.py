@@ -64,8 +64,10 @@ async def test_a_receive_with_gather_false_fetches_no_further_messages(url: str,
         for place in range(len(queue.partitions)):
             await queue.send(*"abcde", at=place)
         receiver = queue.receiver(receive_mode=mode)
-        received = 0
+        sent, received = 5 * len(queue.partitions), 0
         for _ in range(3):
+            if received == sent:
+                break  # the first call can get all messages, and another would wait in vain
             with Calls(queue.transport) as calls:
                 received += len(await receiver.receive_messages(50, 20, gather=False))
                 await asyncio.sleep(0)
@@ -74,4 +76,4 @@ async def test_a_receive_with_gather_false_fetches_no_further_messages(url: str,
         await receiver.close()
         counts = await queue.counts()
         locked = received if mode is ServiceBusReceiveMode.PEEK_LOCK else 0
-        assert (counts.active + received, counts.locked) == (5 * len(queue.partitions), locked)
+        assert (counts.active + received, counts.locked) == (sent, locked)

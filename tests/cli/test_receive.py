@@ -19,6 +19,7 @@ from sbredis.servers import LocalServer
 from tests.cli.children import Child
 from tests.cli.conftest import Bus, Command
 from tests.offenders import for_each
+from tests.plugins.parts import first
 from tests.waiting import wait_until
 
 COMMAND = f"{shlex.quote(sys.executable)} -m sbredis.cli"
@@ -276,7 +277,7 @@ def test_a_command_that_follows_waits_on_the_server_for_a_second_at_least(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("session", ["", "ann", "next"])
+@pytest.mark.parametrize("session", first(2, ["", "ann", "next"], "any session is received from in the same way"))
 def test_following_without_a_wait_listens_instead_of_asking_again_and_again(
     bus: Bus, server: LocalServer, session: str
 ) -> None:
@@ -311,7 +312,7 @@ def test_following_outlasts_an_outage(sbredis: Command) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("session", ["ann", "next"])
+@pytest.mark.parametrize("session", first(1, ["ann", "next"], "the lock of any session ends in the same way"))
 def test_following_outlasts_the_lock_on_a_session(sbredis: Command, session: str) -> None:
     """The command waits for a session that is free. If it loses the lock in an outage, it accepts a session again."""
     with LocalServer(config={"appendonly": "yes", "appendfsync": "always"}) as server:

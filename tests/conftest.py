@@ -33,7 +33,21 @@ settings.register_profile("patient", max_examples=60, deadline=None, suppress_he
 settings.load_profile("patient")
 """Hypothesis measures how long an example takes, and this depends on the machine."""
 
-CONFINED = {"aio", "management", "registry", "samples", "sync", "testing", "workers"}
+CONFINED = {
+    "aio",
+    "client",
+    "entities",
+    "maintenance",
+    "management",
+    "moving",
+    "receiving",
+    "registry",
+    "samples",
+    "sync",
+    "telemetry",
+    "testing",
+    "workers",
+}
 """The folders of tests that use the client as services do."""
 BINARY = os.environ.get("SBREDIS_TEST_SERVER") or None
 

@@ -19,9 +19,9 @@ from sbredis.exceptions import MessageSizeExceededError, Outcome, ServiceBusErro
 from sbredis.model import ServiceBusMessage, ServiceBusMessageBatch
 from tests.aio.gates import Gate, stored_bodies
 from tests.aio.queues import Queue, both, in_memory, queue_at
-from tests.aio.telemetry_listener import Listener
 from tests.aio.test_sending import flat
 from tests.aio.topics import topic_at
+from tests.telemetry.telemetry_listener import Listener
 
 pytestmark = pytest.mark.anyio
 

@@ -36,7 +36,7 @@ from sbredis.servers import LocalCluster
 from sbredis.transport import key_slot
 from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, on_servers, queue_at, receive_exactly
 from tests.aio.session_queues import session_queue_at
-from tests.aio.telemetry_listener import Listener, listener
+from tests.telemetry.telemetry_listener import Listener, listener
 from tools.repository import ROOT
 
 __all__ = ["listener"]

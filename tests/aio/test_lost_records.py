@@ -18,8 +18,8 @@ from sbredis.model import ServiceBusMessage
 from sbredis.moving import Carrier
 from tests.aio.diverting import divert
 from tests.aio.queues import HandClock
-from tests.aio.test_forwarding import bodies, flow_at, shared_of, text
 from tests.aio.topics import topic_at
+from tests.maintenance.test_forwarding import bodies, flow_at, shared_of, text
 
 pytestmark = pytest.mark.anyio
 UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)

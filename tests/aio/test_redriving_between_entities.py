@@ -16,7 +16,7 @@ from sbredis.exceptions import RedriveInProgressError, ServiceBusError
 from sbredis.model import Purpose, hold_of, moved, read_purpose
 from tests.aio.diverting import divert
 from tests.aio.queues import PATIENT, handling, in_memory
-from tests.aio.test_forwarding import Flow, Mortal, bodies, flow_at, text
+from tests.maintenance.test_forwarding import Flow, Mortal, bodies, flow_at, text
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio

@@ -24,7 +24,7 @@ from sbredis.servers import LocalServer
 from tests.aio.gates import Gate
 from tests.aio.queues import Calls, Queue, on_servers, queue_at
 from tests.aio.scissors import Scissors
-from tests.aio.telemetry_listener import Listener, linked, listener, traceparent
+from tests.telemetry.telemetry_listener import Listener, linked, listener, traceparent
 from tests.waiting import eventually
 
 __all__ = ["listener"]

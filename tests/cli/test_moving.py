@@ -23,9 +23,9 @@ from sbredis.aio import EntityInfo, ServiceBusClient
 from sbredis.cli import _move
 from sbredis.cli._invocation import Invocation
 from sbredis.model import AmqpAnnotatedMessage, PartitionRuntimeProperties, ServiceBusMessage
-from tests.aio.test_forwarding import Mortal
 from tests.cli.children import Child
 from tests.cli.conftest import Bus
+from tests.maintenance.test_forwarding import Mortal
 from tests.offenders import for_each
 from tests.waiting import wait_until
 

@@ -13,10 +13,10 @@ from sbredis.exceptions import ServiceBusError
 from sbredis.registry import EntityChangedError
 from sbredis.servers import ServerNotFoundError
 from sbredis.telemetry import _metrics
-from tests.aio.test_telemetry import operation_names
 from tests.docs.test_pages import run_typed
 from tests.offenders import for_each
 from tests.samples.differences import ROWS
+from tests.telemetry.test_telemetry import operation_names
 from tools.repository import ROOT, files
 
 PAGE = (ROOT / "docs" / "operating.md").read_text("utf-8")

@@ -8,7 +8,7 @@ from opentelemetry.trace import SpanKind
 
 from sbredis import ServiceBusClient, ServiceBusMessage
 from tests.aio.queues import in_memory
-from tests.aio.telemetry_listener import Listener, context_of, linked, listener, traceparent
+from tests.telemetry.telemetry_listener import Listener, context_of, linked, listener, traceparent
 
 __all__ = ["listener"]
 

@@ -10,7 +10,7 @@ import pytest
 from sbredis import ServiceBusMessage
 from sbredis.testing import Bus
 from sbredis.workers import DeadLetter, Logging, Retries, Worker
-from tests.aio.telemetry_listener import Listener, listener
+from tests.telemetry.telemetry_listener import Listener, listener
 from tests.waiting import eventually
 
 __all__ = ["listener"]

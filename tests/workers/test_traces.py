@@ -14,7 +14,7 @@ from opentelemetry.trace import StatusCode
 from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus
 from sbredis.workers import Complete, Context, DeadLetter, Outcome, Retries, SyncContext, Worker
-from tests.aio.telemetry_listener import Listener, context_of, listener
+from tests.telemetry.telemetry_listener import Listener, context_of, listener
 from tests.waiting import eventually
 from tests.workers.process_handlers import work
 

@@ -19,8 +19,8 @@ from sbredis.maintenance._agenda import Read, VisitPace, VisitPlace
 from sbredis.maintenance._visiting import Visitor
 from sbredis.moving import NotKnownYetError
 from sbredis.registry import EntityRecord
-from tests.aio.hand_census import HandCensus
 from tests.aio.queues import in_memory, queue_at
+from tests.maintenance.hand_census import HandCensus
 from tests.waiting import eventually
 
 if TYPE_CHECKING:

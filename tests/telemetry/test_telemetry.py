@@ -25,7 +25,7 @@ from sbredis.exceptions import MessageLockLostError, Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.telemetry import Telemetry, _metrics
 from sbredis.telemetry._telemetry import OperationName
-from tests.aio.telemetry_listener import Listener, attributes, context_of, linked, listener, traceparent
+from tests.telemetry.telemetry_listener import Listener, attributes, context_of, linked, listener, traceparent
 from tools.repository import ROOT
 
 __all__ = ["listener"]

@@ -25,7 +25,7 @@ from sbredis.engine import (
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.moving._taking import TakeCalls, TakenBatch
 from tests.aio.diverting import divert
-from tests.aio.test_forwarding import BRIEF_CLAIMS, Flow, Mortal, bodies, flow_at, moving_of, soon, text
+from tests.maintenance.test_forwarding import BRIEF_CLAIMS, Flow, Mortal, bodies, flow_at, moving_of, soon, text
 from tests.plugins.parts import first
 from tests.waiting import eventually
 

@@ -23,8 +23,8 @@ from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
-from tests.aio.test_forwarding import moving_of
 from tests.children import child
+from tests.maintenance.test_forwarding import moving_of
 from tests.transport.between import Between
 from tests.waiting import eventually
 

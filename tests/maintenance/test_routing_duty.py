@@ -12,9 +12,9 @@ from sbredis.exceptions import ServiceBusConnectionError
 from sbredis.maintenance._routing import RoutingDuty
 from sbredis.model import ServiceBusMessage
 from sbredis.registry import EntityRecord
-from tests.aio.hand_census import HandCensus, doing, shared_of
 from tests.aio.queues import HandClock, bodies, in_memory
 from tests.aio.topics import Subject, soon, topic_at
+from tests.maintenance.hand_census import HandCensus, doing, shared_of
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, in_memory]

@@ -23,7 +23,7 @@ from sbredis.exceptions import (
     ServiceBusError,
 )
 from tests.aio.diverting import divert
-from tests.aio.test_forwarding import BRIEF_CLAIMS, KINDS, Flow, Mortal, bodies, flow_at, text
+from tests.maintenance.test_forwarding import BRIEF_CLAIMS, KINDS, Flow, Mortal, bodies, flow_at, text
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio

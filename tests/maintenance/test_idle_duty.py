@@ -10,8 +10,8 @@ import pytest
 from sbredis.exceptions import Outcome, ServiceBusConnectionError, ServiceBusError
 from sbredis.maintenance._idle import IdleDuty
 from tests.aio.diverting import divert
-from tests.aio.hand_census import HandCensus, doing, shared_of
 from tests.aio.queues import PATIENT, Calls, in_memory, queue_at
+from tests.maintenance.hand_census import HandCensus, doing, shared_of
 from tests.transport.hand import turns
 from tests.waiting import eventually
 

@@ -28,7 +28,7 @@ from sbredis.telemetry import _telemetry, named
 from sbredis.telemetry._log_text import MOST_NAMED
 from sbredis.telemetry._tracing import error_type
 from tests.aio.queues import HandClock, in_memory, queue_at
-from tests.aio.telemetry_listener import Listener, attributes, context_of, linked, listener, traceparent
+from tests.telemetry.telemetry_listener import Listener, attributes, context_of, linked, listener, traceparent
 from tests.waiting import eventually
 
 __all__ = ["listener"]

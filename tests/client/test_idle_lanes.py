@@ -25,9 +25,9 @@ from sbredis.transport._wire import Wire
 from tests.aio.gates import stored_bodies
 from tests.aio.queues import Queue, queue_at
 from tests.aio.test_given_once import stopped
-from tests.aio.test_lanes import changed
 from tests.aio.test_repeating import behind_scissors
 from tests.aio.test_sending import flat
+from tests.client.test_lanes import changed
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio

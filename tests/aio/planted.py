@@ -81,7 +81,7 @@ PLANTED = (
         file="sbredis/moving/_chosen.py",
         right="entity.record.path, token_urlsafe(6)).stored()",
         wrong="entity.record.path).stored()",
-        test="tests/moving/test_chosen_moves.py::test_clients_that_move_side_by_side_count_each_message_once",
+        test="tests/aio/test_chosen_moves.py::test_clients_that_move_side_by_side_count_each_message_once",
     ),
     Planted(
         "an index beyond the piece is used",
@@ -326,7 +326,7 @@ PLANTED = (
         file="sbredis/moving/_chosen.py",
         right=" and each.name in carrier.carried",
         wrong="",
-        test="tests/moving/test_chosen_moves.py::test_messages_that_a_receiver_gets_do_not_hold_the_others_up",
+        test="tests/aio/test_chosen_moves.py::test_messages_that_a_receiver_gets_do_not_hold_the_others_up",
     ),
     Planted(
         "a letter that is refused counts as moved",

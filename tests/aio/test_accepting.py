@@ -24,7 +24,7 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
-from sbredis.receiving import _accepting as accepting
+from sbredis.receiving import accept_next
 from tests.aio.diverting import divert
 from tests.aio.gates import Gate
 from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory
@@ -200,11 +200,10 @@ async def test_a_receiver_that_waits_for_a_session_learns_at_once_that_the_queue
 @in_memory
 async def test_the_default_wait_for_the_next_session_is_65_seconds(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
-    real = accepting.accept_next
 
     async def noted(entity: Any, seconds: float, deadline: float) -> Any:
         asked.append(seconds)
-        return await real(entity, 0.01, deadline)
+        return await accept_next(entity, 0.01, deadline)
 
     monkeypatch.setattr("sbredis.aio._session_receiver.accept_next", noted)
     async with session_queue_at(url) as queue:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from sbredis.aio import AutoLockRenewer, ServiceBusReceiver
-from sbredis.client._lane import Lane
 from sbredis.exceptions import MessageAlreadySettled
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from tests.aio.queues import bodies, both, in_memory, queue_at, receive_exactly
@@ -163,11 +162,11 @@ def _is_idle(receiver: ServiceBusReceiver) -> bool:
     entity = receiver._lookup.found
     assert entity is not None
     partition_clients = [entity.partition_client(number) for number in entity.numbers]
-    lanes: list[Lane[Any, Any]] = [
-        lane for partition_client in partition_clients for lane in partition_client._settling.values()
-    ]
-    lanes += [lane for partition_client in partition_clients for lane in partition_client._calling.values()]
-    return not any(jobs for lane in lanes for jobs, _ in lane._all())
+    waiting: list[Any] = []
+    for each in partition_clients:
+        waiting += (jobs for lane in each._settling.values() for jobs, _ in lane._all())
+        waiting += (jobs for lane in each._calling.values() for jobs, _ in lane._all())
+    return not any(waiting)
 
 
 @pytest.mark.slow

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 
 import pytest
 
-from sbredis.aio import ConnectionReport, ServerReport, ServiceBusClient, check_connection
-from sbredis.entities import _server_time
+from sbredis.aio import ConnectionReport, ServerReport, check_connection
 from sbredis.exceptions import ServerUnsuitableError, ServiceBusConnectionError, ServiceBusError
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import Endpoint, ServerFacts, Target
@@ -45,32 +43,6 @@ def test_clock_differences_are_reported_as_warnings(servers: tuple[ServerReport,
     for warning, part in zip(report.warnings, expected, strict=True):
         assert part in warning
         assert f"Warning: {warning}" in str(report)
-
-
-async def test_the_difference_to_the_clock_of_the_server_is_measured(
-    server: LocalServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    real = time.time
-
-    class Wrong:
-        """The clock of a machine that is a hundred seconds slow."""
-
-        perf_counter = staticmethod(time.perf_counter)
-
-        @staticmethod
-        def time() -> float:
-            return real() - 100
-
-    monkeypatch.setattr(_server_time, "time", Wrong)
-    with caplog.at_level(logging.WARNING, "sbredis"):
-        report = await check_connection(server.url)
-    async with ServiceBusClient(server.url) as client:
-        await client.ensure_queue("orders")
-        found = await client.server_time("orders")
-    assert abs(found.timestamp() - real()) < 5
-    assert 95 < report.servers[0].clock_ahead < 105
-    assert "s ahead of that of this machine" in caplog.text
-    assert "s ahead of that of this machine" in str(report)
 
 
 async def test_a_server_that_can_lose_acknowledged_messages_causes_a_warning(

@@ -9,16 +9,11 @@ import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
-from sbredis.engine import LaneUnknownError, PartRefusedError
-from sbredis.engine._refusals import refused
 from sbredis.exceptions import (
-    MessageLockLostError,
-    MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
     Outcome,
     ScriptRefusedError,
     ServiceBusCommunicationError,
-    ServiceBusError,
 )
 from sbredis.registry import EntityRecord, Namespace
 
@@ -29,31 +24,6 @@ def test_an_error_can_be_copied_and_pickled() -> None:
     for made in (copy.copy(error), pickle.loads(pickle.dumps(error)), error.twin()):  # noqa: S301  # our own
         assert type(made) is ScriptRefusedError
         assert (str(made), made.reply_code, made.after_unknown, made.entity) == (str(error), "CODE", True, "orders")
-
-
-def test_the_refusal_of_a_part_of_a_transaction_names_the_part() -> None:
-    error = refused(ScriptRefusedError("UNLOCKED", "#2 7 8"))
-    assert isinstance(error, PartRefusedError)
-    assert (error.operation, error.detail) == (1, "7 8")
-    assert isinstance(error.reason, MessageLockLostError)
-    assert error.reason.message.startswith("The transaction was refused and has changed nothing.")
-
-
-@pytest.mark.parametrize(
-    ("code", "kind", "outcome"),
-    [
-        ("GONE", MessagingEntityNotFoundError, Outcome.UNKNOWN),
-        ("LANE", LaneUnknownError, Outcome.UNKNOWN),
-        ("DISABLED", MessagingEntityDisabledError, Outcome.REFUSED),
-    ],
-)
-def test_a_refusal_after_a_lost_answer_has_an_unknown_outcome_only_if_the_record_may_be_gone(
-    code: str, kind: type[ServiceBusError], outcome: Outcome
-) -> None:
-    for after_unknown in (False, True):
-        error = refused(ScriptRefusedError(code, "x", after_unknown=after_unknown))
-        assert type(error) is kind
-        assert error.outcome is (outcome if after_unknown else Outcome.REFUSED)
 
 
 @pytest.mark.anyio

@@ -21,10 +21,8 @@ from sbredis.bulk import read_range, reserve
 from sbredis.engine import decode, read_record
 from sbredis.exceptions import Outcome, ServiceBusServerBusyError
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusSubQueue
-from sbredis.moving._reserve import is_within_reserve
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.workers import Context, Retries, Worker
-from tests.offenders import for_each
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.any_form("a full server may take no library")]
@@ -609,29 +607,3 @@ async def test_a_worker_that_starts_now_empties_a_full_server(servers: Servers) 
         await eventually(lambda: _is_empty(kind, admin))
         assert (await admin.get_queue_runtime_properties("copied")).total_message_count == 3
     assert Counter(seen) == Counter(sent[3:])
-
-
-# -- the reserve -------------------------------------------------------------------------------------------------------
-
-GIGABYTE = 1 << 30
-
-
-@for_each(
-    ("used", "limit", "expected"),
-    [
-        (GIGABYTE, GIGABYTE, True),
-        (GIGABYTE * 17 // 16, GIGABYTE, True),
-        (GIGABYTE * 17 // 16 + 1, GIGABYTE, False),
-        (9_000_000, 1_000_000, True),
-        (9_000_001, 1_000_000, False),
-        (1, 0, False),
-    ],
-)
-def test_the_reserve_is_a_small_share_of_the_limit(used: int, limit: int, *, expected: bool) -> None:
-    about = f"# Memory\r\nused_memory:{used}\r\nused_memory_human:1G\r\nmaxmemory:{limit}\r\nmaxmemory_human:0B\r\n"
-    assert is_within_reserve(about) is expected
-
-
-@for_each("about", ["", "used_memory:1\r\n", "maxmemory:1000\r\n", "used_memory:many\r\nmaxmemory:1000\r\n"])
-def test_a_server_that_does_not_tell_its_memory_has_no_reserve(about: str) -> None:
-    assert not is_within_reserve(about)

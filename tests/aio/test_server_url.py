@@ -14,7 +14,6 @@ from sbredis.aio import management as aio_management
 from sbredis.exceptions import InvalidConnectionStringError
 from sbredis.testing import Bus
 from sbredis.workers import Worker
-from sbredis.workers.declaring._worker_options import Setup, WorkerSettings
 
 CLIENTS: list[type[Any]] = [
     aio.ServiceBusClient,
@@ -71,34 +70,3 @@ async def test_a_worker_without_a_connection_string_reads_it_when_it_starts(
     monkeypatch.setenv("SBREDIS_URL", sbredis_bus.url)
     async with worker.running():
         assert began == ["shop"]
-
-
-PASSWORD = ("user", "word")
-
-
-@pytest.mark.parametrize(
-    ("own", "url", "namespace", "expected"),
-    [
-        # nothing is replaced
-        (("redis://a", "n", PASSWORD), None, None, ("redis://a", "n", PASSWORD, False)),
-        (("redis://a", "n", PASSWORD), "redis://a", None, ("redis://a", "n", PASSWORD, False)),
-        (("redis://a", "n", None), "redis://a", "n", ("redis://a", "n", None, False)),
-        ((None, None, None), "redis://b", "m", ("redis://b", "m", None, False)),
-        # the connection string, without a namespace and credentials of its own
-        (("redis://a", "n", PASSWORD), "redis://b", None, ("redis://b", "n", PASSWORD, True)),
-        (("redis://a", None, None), "redis://b", None, ("redis://b", None, None, True)),
-        # with them
-        (("redis://a", "n", PASSWORD), "redis://b?namespace=m", None, ("redis://b?namespace=m", None, PASSWORD, True)),
-        (("redis://a", "n", PASSWORD), "redis://u:p@b", None, ("redis://u:p@b", "n", None, True)),
-        (("redis://a", "n", PASSWORD), "redis://b?tls_ca=x@y", None, ("redis://b?tls_ca=x@y", "n", PASSWORD, True)),
-        # the namespace
-        (("redis://a", None, PASSWORD), None, "m", ("redis://a", "m", PASSWORD, True)),
-        ((None, "n", None), "redis://b", "m", ("redis://b", "m", None, True)),
-    ],
-)
-def test_what_the_command_names_takes_the_place_of_what_the_worker_names(
-    own: tuple[Any, Any, Any], url: str | None, namespace: str | None, expected: tuple[Any, ...]
-) -> None:
-    settings = WorkerSettings(namespace=own[1], credential=own[2])
-    setup = Setup(url=own[0], settings=settings, declared=(), by_path={}, overrides={}).with_server(url, namespace)
-    assert (setup.url, setup.settings.namespace, setup.settings.credential, setup.replaces_own) == expected

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -22,11 +21,7 @@ from sbredis.cli._demonstrating import demo_file
 from sbredis.cli._invocation import Invocation, Settings
 from sbredis.cli._passing import connection_string, release_command
 from sbredis.cli._server_choice import ChosenServer
-from sbredis.exceptions import EntityReservedError, SparkSetupError
 from sbredis.servers import LocalServer
-from sbredis.spark import _jobs_run as jobs
-from sbredis.spark._commands import PROGRAM_VARIABLE, read_command, release_line, with_program
-from sbredis.spark._commands import JobCommand as Job
 from tests.cli.conftest import Bus, Command
 from tests.plugins.parts import first
 from tools.repository import ROOT
@@ -324,60 +319,6 @@ def test_the_job_that_lists_reservations_names_the_command_for_the_same_context(
     assert "stale, to end it: sbredis --context prod spark release orders\n" in ran.out
     assert "partition " in ran.out
     assert "stale" not in sbredis("spark", "reservations").out
-
-
-PROD = ("sbredis", "--context", "prod", "spark")
-
-
-def test_the_processes_of_spark_know_the_command_that_releases_an_entity(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    monkeypatch.setenv(PROGRAM_VARIABLE, "")  # so that it is restored
-    release = Job(job="release", entity="orders")
-    assert release_line(release) == "python -m sbredis.spark release orders"
-    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    with pytest.raises(ImportError):  # Spark would start here, and its processes inherit the environment
-        jobs._session(read_command(["skew", "orders"], PROD))
-    assert release_line(Job(job="release", entity="orders")) == "sbredis --context prod spark release orders"
-
-
-def test_an_error_about_a_reservation_names_the_program_that_runs(bus: Bus) -> None:
-    bus.queue()
-
-    async def reserved(client: AsyncClient) -> str:
-        await reserve(client, "orders", consumer="capture")
-        with pytest.raises(EntityReservedError) as refused:
-            await reserve(client, "orders", consumer="another", timeout=0)
-        return refused.value.message
-
-    text = bus.client(reserved)
-    assert "run: python -m sbredis.spark release orders. " in text
-    here = read_command(["skew", "orders"], PROD)
-    assert "run: sbredis --context prod spark release orders. " in with_program(text, here)
-    assert with_program(text, read_command(["skew", "orders"])) == text
-
-
-@pytest.mark.parametrize("report", ["missing.csv", "."])
-def test_a_report_that_cannot_be_read_is_refused_before_spark_starts(
-    report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[Job] = []
-    monkeypatch.setenv("SBREDIS_URL", "redis://nowhere")
-    monkeypatch.setattr(jobs, "_run_alone", started.append)
-    path = tmp_path / report
-    with pytest.raises(SparkSetupError, match=f"The report {re.escape(str(path))} cannot be read: "):
-        jobs.run_job(read_command(["dlq-resubmit", "orders", "--report", str(path)]))
-    assert started == []
-
-
-def test_a_report_in_a_pipe_is_not_opened_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def opened(*_: object, **__: object) -> None:
-        raise AssertionError
-
-    os.mkfifo(tmp_path / "report.csv")
-    monkeypatch.setenv("SBREDIS_URL", "redis://nowhere")
-    monkeypatch.setattr(jobs, "_run_alone", lambda _: 0)
-    monkeypatch.setattr(Path, "open", opened)
-    assert jobs.run_job(read_command(["dlq-resubmit", "orders", "--report", str(tmp_path / "report.csv")])) == 0
 
 
 URLS = {

@@ -16,10 +16,12 @@ from sbredis.engine import (
     NO_CALL_ID,
     CallId,
     Copy,
+    LaneUnknownError,
     Lock,
     Outgoing,
     Partition,
     PartitionSettings,
+    PartRefusedError,
     Request,
     new_token,
     perform,
@@ -28,7 +30,17 @@ from sbredis.engine import (
     slot_channel,
 )
 from sbredis.engine._keys import entity_pattern, namespace_pattern, partition_keys
-from sbredis.exceptions import DataLayoutError, MessageSizeExceededError
+from sbredis.engine._refusals import refused
+from sbredis.exceptions import (
+    DataLayoutError,
+    MessageLockLostError,
+    MessageSizeExceededError,
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    Outcome,
+    ScriptRefusedError,
+    ServiceBusError,
+)
 from sbredis.transport import Script
 from tests.engine.malformed import NOT_NAMES
 
@@ -266,3 +278,28 @@ def test_new_tokens_are_valid_and_differ() -> None:
 def test_a_record_of_an_unknown_form_is_refused() -> None:
     with pytest.raises(DataLayoutError, match="a form that this release does not know"):
         read_record(b"z0" + b"0" * 13)
+
+
+def test_the_refusal_of_a_part_of_a_transaction_names_the_part() -> None:
+    error = refused(ScriptRefusedError("UNLOCKED", "#2 7 8"))
+    assert isinstance(error, PartRefusedError)
+    assert (error.operation, error.detail) == (1, "7 8")
+    assert isinstance(error.reason, MessageLockLostError)
+    assert error.reason.message.startswith("The transaction was refused and has changed nothing.")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "outcome"),
+    [
+        ("GONE", MessagingEntityNotFoundError, Outcome.UNKNOWN),
+        ("LANE", LaneUnknownError, Outcome.UNKNOWN),
+        ("DISABLED", MessagingEntityDisabledError, Outcome.REFUSED),
+    ],
+)
+def test_a_refusal_after_a_lost_answer_has_an_unknown_outcome_only_if_the_record_may_be_gone(
+    code: str, kind: type[ServiceBusError], outcome: Outcome
+) -> None:
+    for after_unknown in (False, True):
+        error = refused(ScriptRefusedError(code, "x", after_unknown=after_unknown))
+        assert type(error) is kind
+        assert error.outcome is (outcome if after_unknown else Outcome.REFUSED)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from sbredis import sync
-from sbredis.aio import ServiceBusClient
-from sbredis.entities import read_clock
+from sbredis.aio import ServiceBusClient, check_connection
+from sbredis.entities import _server_time, read_clock
 from sbredis.exceptions import MessagingEntityNotFoundError
+from sbredis.servers import LocalServer
 from sbredis.testing import Bus
 
 pytestmark = pytest.mark.anyio
@@ -63,3 +65,29 @@ async def test_the_difference_of_two_clocks_is_known_to_half_of_the_round_trip(a
     reading = await read_clock(ask)
     assert abs(reading.ahead - ahead) <= reading.round_trip / 2 + 1e-4
     assert abs(reading.now() - time.time() - ahead) <= 1
+
+
+async def test_the_difference_to_the_clock_of_the_server_is_measured(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = time.time
+
+    class Wrong:
+        """The clock of a machine that is a hundred seconds slow."""
+
+        perf_counter = staticmethod(time.perf_counter)
+
+        @staticmethod
+        def time() -> float:
+            return real() - 100
+
+    monkeypatch.setattr(_server_time, "time", Wrong)
+    with caplog.at_level(logging.WARNING, "sbredis"):
+        report = await check_connection(server.url)
+    async with ServiceBusClient(server.url) as client:
+        await client.ensure_queue("orders")
+        found = await client.server_time("orders")
+    assert abs(found.timestamp() - real()) < 5
+    assert 95 < report.servers[0].clock_ahead < 105
+    assert "s ahead of that of this machine" in caplog.text
+    assert "s ahead of that of this machine" in str(report)

@@ -197,6 +197,34 @@ IMPURE_LIBRARIES = {
     "threading",
 }
 
+# The folders of tests that are about all rooms, and the folder of the tests of a room with another name.
+OF_ALL_ROOMS = {"", "docs", "hostile", "house", "types"}
+TESTED_IN = {"sbredis.aio.management": "management"}
+
+# The private modules that tests of other rooms import, and why.
+OF_OTHER_ROOMS = {
+    "sbredis.bulk._reserving": ({"cli"}, "the command shows as stale what is stale only after minutes"),
+    "sbredis.client._claiming": ({"maintenance"}, "a client that believes that it still holds its role"),
+    "sbredis.client._routing": ({"maintenance"}, "rules that cannot be judged, and a limit that is small"),
+    "sbredis.client._test_hooks": ({"testing"}, "the clock of a bus, for servers in other processes"),
+    "sbredis.engine._contracts": ({"registry"}, "the scripts of the registry have their headers read by the engine"),
+    "sbredis.engine._expansion": ({"registry"}, "the proof of removal plants bugs in scripts"),
+    "sbredis.engine._keys": ({"registry"}, "the proof of removal looks at every kind of key"),
+    "sbredis.engine._lua_files": ({"registry"}, "the proof of removal plants bugs in scripts"),
+    "sbredis.engine._scripts": ({"aio", "registry"}, "a call of a single script with any arguments"),
+    "sbredis.engine._settings": ({"management"}, "the settings that a property can have are those of the engine"),
+    "sbredis.model._amqp": ({"spark"}, "files that an earlier release has written"),
+    "sbredis.receiving._credit": ({"aio", "engine"}, "receivers at rest, and the proof of credit"),
+    "sbredis.receiving._credit_driver": ({"aio"}, "receivers at rest"),
+    "sbredis.registry._forwarding": ({"management"}, "a limit that is small"),
+    "sbredis.registry._registry": ({"management"}, "a registry that cannot be reached at one point"),
+    "sbredis.registry._reservation": ({"bulk"}, "stored reservations that are damaged"),
+    "sbredis.transport._memory": ({"testing"}, "servers that a bus leaves behind"),
+    "sbredis.transport._memory_server": ({"engine"}, "the proof has servers of its own"),
+    "sbredis.transport._stream": ({"client"}, "the moment at which a reply has been read"),
+    "sbredis.transport._wire": ({"client"}, "an idle connection"),
+}
+
 MODULES = modules()
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
 
@@ -357,21 +385,67 @@ def needlessly_private(tree: ast.Module, exported: dict[tuple[str, str], str]) -
     ]
 
 
+def imports(text: str) -> ast.Module:
+    """Return the imports of sbredis in a text, also those in its strings. The whole text takes much longer to parse."""
+    found = re.findall(r"^ *((?:from|import) sbredis\b(?:[^\n(]*\([^)]*\)|[^\n(]*))$", text, re.MULTILINE)
+    return ast.parse("\n".join(found))
+
+
 def test_a_test_imports_from_a_package_what_the_package_exports() -> None:
     """A private module is imported only for its private names, by the tests that are about the module."""
     exported = exports()
     wrong: dict[str, list[str]] = {}
     for path in files(".py"):
         name, text = str(path.relative_to(ROOT)), path.read_text("utf-8")
-        private = name.startswith("tests/") and re.search(r"^ *from sbredis\.\S*\._", text, re.MULTILINE)
-        if private and (found := needlessly_private(ast.parse(text), exported)):
+        if re.match("tests/(?!house/)", name) and (found := needlessly_private(imports(text), exported)):
             wrong[name] = found
     assert wrong == {}
 
 
+def private_imports(tree: ast.Module) -> set[str]:
+    """Return the private modules of rooms that a test imports. The private modules above all rooms do not count."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str() as name) if "._" in name:
+                found.add(name)
+            case ast.ImportFrom(module=str() as name):
+                found |= {f"{name}.{each.name}" for each in node.names if re.match("_[a-z]", each.name)}
+            case ast.Import():
+                found |= {each.name for each in node.names if "._" in each.name}
+            case _:
+                pass
+    return {name for name in found if re.match(r"sbredis\.[a-z]", name)}
+
+
+def test_a_test_imports_only_private_modules_of_its_own_room() -> None:
+    found: dict[str, set[str]] = {}
+    for path in files(".py"):
+        name, text = path.relative_to(ROOT), path.read_text("utf-8")
+        room = name.parts[1] if len(name.parts) > 2 else ""
+        if name.parts[0] != "tests" or room in OF_ALL_ROOMS:
+            continue
+        for module in private_imports(imports(text)):
+            if room not in {module.split(".")[1], TESTED_IN.get(module.rpartition(".")[0])}:
+                found.setdefault(module, set()).add(room)
+    assert found == {module: rooms for module, (rooms, _) in OF_OTHER_ROOMS.items()}
+
+
+def test_imports_of_private_modules_are_found() -> None:
+    text = """
+from sbredis.client import (
+    Role,
+    _lane,
+)
+from sbredis._tasks import ended
+    import sbredis.rules._book
+"""
+    assert private_imports(imports(text)) == {"sbredis.client._lane", "sbredis.rules._book"}
+
+
 def test_a_needless_import_of_a_private_module_is_found() -> None:
     text = "from sbredis.client._clock import Clock\nfrom sbredis.client._pauses import _growing, Pauses\n"
-    assert needlessly_private(ast.parse(text), exports()) == [
+    assert needlessly_private(imports(text), exports()) == [
         "Clock: import it from sbredis.client, not from sbredis.client._clock",
         "Pauses: import it from sbredis.client, not from sbredis.client._pauses",
     ]

@@ -10,7 +10,6 @@ from functools import partial
 
 import pytest
 
-from sbredis.client._delivering import DefectError
 from sbredis.engine import SessionIdMissingError
 from sbredis.exceptions import MessageLockLostError, MessagingEntityNotFoundError, ServiceBusError, SessionLockLostError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of
@@ -204,7 +203,7 @@ async def test_a_receiver_with_a_defect_does_not_keep_others_from_the_new_queue(
         ]
         for each in broken:
             (error,) = each.errors
-            assert isinstance(error, DefectError)
+            assert isinstance(error, ServiceBusError)
             assert "planted by the test" in str(error)
             queue.entity.watchers.remove(each)
 

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, get_args
+from uuid import UUID
 
 import pytest
 from opentelemetry import trace
@@ -23,8 +24,9 @@ from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 
 from sbredis.exceptions import MessageLockLostError, Outcome, ServiceBusError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
-from sbredis.telemetry import Telemetry, _metrics
+from sbredis.telemetry import Telemetry, _metrics, named
 from sbredis.telemetry._telemetry import OperationName
+from sbredis.telemetry._tracing import look_at
 from tests.telemetry.telemetry_listener import Listener, attributes, context_of, linked, listener, traceparent
 from tools.repository import ROOT
 
@@ -92,7 +94,7 @@ def python(code: str, **environment: str) -> str:
     """Run code in a fresh interpreter and return its output."""
     prelude = """
 import sys
-from sbredis.telemetry._telemetry import Telemetry
+from sbredis.telemetry import Telemetry
 class Message:
     application_properties = None
 def use(telemetry):
@@ -663,3 +665,14 @@ def operation_names() -> list[OperationName]:
             found.append(part)
         pending.extend(get_args(part))
     return found
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [("m", "m"), (7, "7"), (UUID(int=1), str(UUID(int=1))), (b"bytes", "bytes"), (b"\xff", "b'\\xff'")],
+)
+def test_logs_and_spans_contain_the_text_of_an_id(given: Any, shown: str) -> None:
+    message = ServiceBusMessage("x", message_id=given, correlation_id=given)
+    assert named([message]) == f"1 message ({shown!r})"
+    facts = look_at(message).facts
+    assert facts["messaging.message.id"] == facts["messaging.message.conversation_id"] == shown

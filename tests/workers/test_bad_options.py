@@ -10,8 +10,11 @@ import pytest
 
 from sbredis.exceptions import WorkerSetupError
 from sbredis.workers import CircuitBreaker, Depends, Idempotency, Logging, Property, Retries, Worker
+from sbredis.workers.declaring._worker_options import Setup, WorkerSettings
 
 pytestmark = pytest.mark.anyio
+
+PASSWORD = ("user", "word")
 
 
 class Order: ...
@@ -185,3 +188,31 @@ def test_other_wrong_calls_are_refused() -> None:
         with pytest.raises(kind, match=text):
             call()
     assert repr(worker) == "<Worker with 0 handlers, stopped>"
+
+
+@pytest.mark.parametrize(
+    ("own", "url", "namespace", "expected"),
+    [
+        # nothing is replaced
+        (("redis://a", "n", PASSWORD), None, None, ("redis://a", "n", PASSWORD, False)),
+        (("redis://a", "n", PASSWORD), "redis://a", None, ("redis://a", "n", PASSWORD, False)),
+        (("redis://a", "n", None), "redis://a", "n", ("redis://a", "n", None, False)),
+        ((None, None, None), "redis://b", "m", ("redis://b", "m", None, False)),
+        # the connection string, without a namespace and credentials of its own
+        (("redis://a", "n", PASSWORD), "redis://b", None, ("redis://b", "n", PASSWORD, True)),
+        (("redis://a", None, None), "redis://b", None, ("redis://b", None, None, True)),
+        # with them
+        (("redis://a", "n", PASSWORD), "redis://b?namespace=m", None, ("redis://b?namespace=m", None, PASSWORD, True)),
+        (("redis://a", "n", PASSWORD), "redis://u:p@b", None, ("redis://u:p@b", "n", None, True)),
+        (("redis://a", "n", PASSWORD), "redis://b?tls_ca=x@y", None, ("redis://b?tls_ca=x@y", "n", PASSWORD, True)),
+        # the namespace
+        (("redis://a", None, PASSWORD), None, "m", ("redis://a", "m", PASSWORD, True)),
+        ((None, "n", None), "redis://b", "m", ("redis://b", "m", None, True)),
+    ],
+)
+def test_what_the_command_names_takes_the_place_of_what_the_worker_names(
+    own: tuple[Any, Any, Any], url: str | None, namespace: str | None, expected: tuple[Any, ...]
+) -> None:
+    settings = WorkerSettings(namespace=own[1], credential=own[2])
+    setup = Setup(url=own[0], settings=settings, declared=(), by_path={}, overrides={}).with_server(url, namespace)
+    assert (setup.url, setup.settings.namespace, setup.settings.credential, setup.replaces_own) == expected

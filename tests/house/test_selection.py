@@ -109,6 +109,12 @@ def test_a_test_in_memory_is_not_served_even_if_its_fixtures_name_a_server(reque
     assert not selection.depends_on_the_server(request.node, selection.Reach())
 
 
+@pytest.mark.parametrize("target", ["memory"], indirect=True)
+@pytest.mark.usefixtures("url")
+def test_the_url_of_a_test_in_memory_needs_no_process(request: pytest.FixtureRequest) -> None:
+    assert not selection.needs_processes(request.node, selection.Reach())
+
+
 def test_a_selected_test_that_starts_a_process_fails_with_the_reason() -> None:
     # without ``__init__``, because that would add an audit hook for the rest of the process
     guard = selection.Guard.__new__(selection.Guard)

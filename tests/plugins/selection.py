@@ -37,6 +37,9 @@ STARTER = object()
 OURS = ("tests.", "tools.", "benchmarks.")
 """The modules whose functions the plugin searches."""
 
+OF_TARGETS = {"url"}
+"""The fixtures that name servers, and start none if the target is memory."""
+
 EMBEDDED = "embedded:"
 """Code that contains such a connection string starts a server."""
 
@@ -125,7 +128,9 @@ def needs_processes(item: pytest.Item, reach: Reach) -> bool:
     given: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
     if any(isinstance(value, str) and value in SERVED for value in given.values()):
         return True
-    fixtures = [definitions[-1].func for definitions in item._fixtureinfo.name2fixturedefs.values()]
+    named = item._fixtureinfo.name2fixturedefs
+    passed_over = OF_TARGETS if given.get("target") == "memory" else set[str]()
+    fixtures = [definitions[-1].func for name, definitions in named.items() if name not in passed_over]
     return any(map(reach.starts, [item.obj, *fixtures, *given.values()]))
 
 

@@ -19,7 +19,7 @@ from tests.access.users import OF_TESTS, set_user, url_of
 from tests.plugins.parts import first
 from tools.repository import ROOT
 
-pytestmark = [pytest.mark.anyio, pytest.mark.any_form("some users may not load the library")]
+pytestmark = pytest.mark.any_form("some users may not load the library")
 
 HOSTILE = """
 ACL LIST

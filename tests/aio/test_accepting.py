@@ -31,10 +31,7 @@ from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory
 from tests.aio.session_queues import SessionQueue, script_of, session_of, session_queue_at, steps
 from tests.waiting import eventually
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.everywhere("a receiver of the next session searches partitions on several nodes"),
-]
+pytestmark = pytest.mark.everywhere("a receiver of the next session searches partitions on several nodes")
 
 Opening = asyncio.Task[ServiceBusReceiver]
 

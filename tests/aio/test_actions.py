@@ -14,8 +14,6 @@ from sbredis.model import ServiceBusMessage
 from tests.aio.queues import HandClock, in_memory
 from tests.aio.topics import topic_at
 
-pytestmark = pytest.mark.anyio
-
 
 class WrongClock(HandClock):
     """A clock whose wall time differs from the time of the servers."""

@@ -23,8 +23,6 @@ from tests.aio.test_sending import flat
 from tests.aio.topics import topic_at
 from tests.telemetry.telemetry_listener import Listener
 
-pytestmark = pytest.mark.anyio
-
 SOON = datetime(2030, 1, 1, tzinfo=UTC)
 Send = Callable[[ServiceBusSender, Any], Awaitable[object]]
 

@@ -30,8 +30,6 @@ from tests.aio.diverting import divert
 from tests.aio.queues import PATIENT, HandClock, Queue, both, in_memory, queue_at, receive_exactly
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 LOCK = 2
 """The seconds of a short lock."""
 Held = dict[int, ServiceBusReceivedMessage | ServiceBusSession]

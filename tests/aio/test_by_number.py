@@ -7,8 +7,6 @@ import pytest
 from sbredis.exceptions import MessageNotFoundError
 from tests.aio.queues import HandClock, bodies, both, in_memory, queue_at
 
-pytestmark = pytest.mark.anyio
-
 
 @both
 async def test_messages_are_received_by_number_before_their_turn(url: str, partitioned: bool) -> None:

@@ -11,8 +11,6 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.model import ServiceBusMessage
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_path_opens_queues_topics_subscriptions_and_dead_letter_queues(url: str) -> None:
     async with ServiceBusAdministrationClient(url) as admin, ServiceBusClient(url) as client:

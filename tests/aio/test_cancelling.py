@@ -14,8 +14,6 @@ from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold
 from tests.aio.queues import bodies, both, in_memory, queue_at, receive_exactly
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 STEPS = range(41)
 
 

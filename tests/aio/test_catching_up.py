@@ -9,12 +9,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
 from sbredis.client import PartitionClient
 from sbredis.exceptions import ServiceBusError
-
-pytestmark = pytest.mark.anyio
 
 
 @dataclass

@@ -11,8 +11,6 @@ from sbredis.exceptions import ServerUnsuitableError, ServiceBusConnectionError,
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import Endpoint, ServerFacts, Target
 
-pytestmark = pytest.mark.anyio
-
 TARGET = Target("cluster", (Endpoint("h", 1),))
 
 

@@ -26,8 +26,6 @@ from tests.aio.diverting import divert
 from tests.maintenance.test_forwarding import BRIEF_CLAIMS, KINDS, Flow, Mortal, bodies, flow_at, text
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 SCRIPTS = ("outgoing", "freeze", "take", "settle_batch")
 DEATHS = [(near, script, runs) for near in (False, True) for script in SCRIPTS for runs in (False, True)]
 DEATHS = [(near, script, runs) for near, script, runs in DEATHS if not near or script == "outgoing"]

@@ -13,8 +13,6 @@ from tests.aio.gates import Gate
 from tests.aio.queues import Calls, HandClock, both, in_memory, queue_at, receive_exactly
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.slow
 @pytest.mark.everywhere("the partitions lie on several nodes")

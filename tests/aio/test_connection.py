@@ -37,8 +37,6 @@ from tests.transport.hand import turns
 from tests.transport.impostors import answering, never_answering
 from tests.transport.test_tls import Encrypted, started, write_certificates
 
-pytestmark = pytest.mark.anyio
-
 
 async def works(client: ServiceBusClient) -> None:
     async with client:

@@ -11,8 +11,6 @@ from sbredis.exceptions import MessageAlreadySettled, MessageNotFoundError
 from sbredis.model import ServiceBusSubQueue
 from tests.aio.queues import Calls, HandClock, bodies, both, in_memory, queue_at, receive_exactly
 
-pytestmark = pytest.mark.anyio
-
 PATHS = ("q/$DeadLetterQueue", "q/$deadletterqueue", "Q/$DEADLETTERQUEUE")
 
 

@@ -16,8 +16,6 @@ from tests.aio.gates import Gate
 from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, queue_at, receive_exactly
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 modes = pytest.mark.parametrize("mode", list(ServiceBusReceiveMode), ids=["peek-lock", "receive-and-delete"])
 
 

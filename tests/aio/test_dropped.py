@@ -65,7 +65,6 @@ async def ended(connection: Connection) -> None:
 # -- dropped -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("kind", [ServiceBusClient, ServiceBusAdministrationClient])
 async def test_a_dropped_client_warns_with_its_creation_line_and_is_closed(
     url: str, kind: type[ServiceBusClient | ServiceBusAdministrationClient]
@@ -82,7 +81,6 @@ async def test_a_dropped_client_warns_with_its_creation_line_and_is_closed(
     assert not connection._opened
 
 
-@pytest.mark.anyio
 async def test_a_sender_or_receiver_keeps_its_client_open(url: str) -> None:
     client = ServiceBusClient(url)
     sender = client.get_queue_sender("q", create_if_missing=True)
@@ -112,7 +110,6 @@ async def _closed_without(held: list[object], connection: Connection) -> None:
     await eventually(lambda: gc.collect() >= 0 and connection.closed)
 
 
-@pytest.mark.anyio
 async def test_a_stream_keeps_its_client_open(url: str) -> None:
     client = ServiceBusClient(url)
     stream = client.get_queue_sender("q", create_if_missing=True).send_stream(
@@ -131,7 +128,6 @@ async def test_a_stream_keeps_its_client_open(url: str) -> None:
         await _closed_without(held, connection)
 
 
-@pytest.mark.anyio
 async def test_a_renewer_keeps_its_client_open(url: str) -> None:
     client, renewer = ServiceBusClient(url), AutoLockRenewer()
     connection = client._connection
@@ -148,7 +144,6 @@ async def test_a_renewer_keeps_its_client_open(url: str) -> None:
         await _closed_without(held, connection)
 
 
-@pytest.mark.anyio
 async def test_a_client_dropped_while_connecting_leaves_nothing_behind(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,7 +172,6 @@ async def test_a_client_dropped_while_connecting_leaves_nothing_behind(
         await ended(connection)
 
 
-@pytest.mark.anyio
 async def test_a_closed_or_unused_client_is_dropped_without_a_warning(url: str) -> None:
     closed, unused = ServiceBusClient(url), ServiceBusClient(url)
     await closed.ensure_queue("q")
@@ -269,7 +263,6 @@ def test_a_client_is_closed_or_garbage_collected_quietly_after_its_loop_has_ende
     assert printed.splitlines() == ["closed as made", "closed client first", "collected"]
 
 
-@pytest.mark.anyio
 async def test_a_client_cannot_be_closed_in_another_event_loop_while_its_own_loop_runs(url: str) -> None:
     async with ServiceBusClient(url) as client:
         await client.ensure_queue("q")
@@ -333,7 +326,6 @@ def test_a_warning_about_an_ignored_keyword_names_the_line_of_the_caller(name: s
     assert first <= warned[0].lineno <= first + 2
 
 
-@pytest.mark.anyio
 async def test_a_warning_from_an_awaited_call_names_the_line_of_the_caller() -> None:
     async with ServiceBusClient("memory://x") as client:
         await client.ensure_queue("q", requires_session=True)
@@ -356,7 +348,6 @@ def test_every_warning_uses_the_function_that_finds_the_caller() -> None:
     assert direct == []
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("session", [None, "a"])
 async def test_a_closed_receiver_is_freed_when_nobody_references_it(url: str, session: str | None) -> None:
     """A program may accept many sessions. Their receivers do not wait for the garbage collector."""
@@ -376,7 +367,6 @@ async def test_a_closed_receiver_is_freed_when_nobody_references_it(url: str, se
             gc.enable()
 
 
-@pytest.mark.anyio
 async def test_a_closed_client_is_freed_although_its_last_error_refers_to_its_user(url: str) -> None:
     """The error that ended its tasks refers to the frames of the event loop, and these refer to all variables of its
     caller.

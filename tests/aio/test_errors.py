@@ -26,14 +26,12 @@ def test_an_error_can_be_copied_and_pickled() -> None:
         assert (str(made), made.reply_code, made.after_unknown, made.entity) == (str(error), "CODE", True, "orders")
 
 
-@pytest.mark.anyio
 async def test_the_error_for_a_missing_entity_says_how_to_create_a_queue_or_topic() -> None:
     async with ServiceBusClient("memory://errors") as client:
         with pytest.raises(MessagingEntityNotFoundError, match=r"ensure_queue\('nope'\) or ensure_topic\('nope'\)"):
             await client.get_topic_sender("nope").send_messages([])
 
 
-@pytest.mark.anyio
 async def test_the_error_for_a_subscription_path_used_as_a_queue_names_the_right_method() -> None:
     client = ServiceBusClient("memory://errors")
     text = r"which is reserved: .* Receive from it with get_subscription_receiver\('a/t', 's'\), and send to its topic$"
@@ -46,7 +44,6 @@ async def test_the_error_for_a_subscription_path_used_as_a_queue_names_the_right
     await client.close()
 
 
-@pytest.mark.anyio
 async def test_a_call_was_never_sent_if_its_entity_could_not_be_completed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The look-up continues a creation, and it is not known whether a partition was made. But no message was sent."""
 

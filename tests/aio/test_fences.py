@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.aio.queues import in_memory, queue_at
 from tests.aio.session_queues import session_queue_at
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_each_lock_of_a_message_has_a_higher_fence(url: str) -> None:

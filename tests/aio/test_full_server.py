@@ -25,7 +25,7 @@ from sbredis.servers import LocalCluster, LocalServer
 from sbredis.workers import Context, Retries, Worker
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.any_form("a full server may take no library")]
+pytestmark = pytest.mark.any_form("a full server may take no library")
 
 SIZE = 20_000
 ROOM = 700_000

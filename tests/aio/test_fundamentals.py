@@ -34,7 +34,6 @@ from sbredis.model import (
 from tests.aio.queues import PATIENT, HandClock, bodies, receive_exactly
 
 pytestmark = [
-    pytest.mark.anyio,
     pytest.mark.conformance,
     pytest.mark.both_shapes,
 ]

@@ -10,7 +10,7 @@ from sbredis.model import ServiceBusReceiveMode, hold_of
 from tests.aio.queues import Calls, both, queue_at
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a receiver gathers from several nodes")]
+pytestmark = pytest.mark.everywhere("a receiver gathers from several nodes")
 
 
 @pytest.mark.slow

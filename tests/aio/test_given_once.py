@@ -13,16 +13,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-import pytest
-
 from sbredis.aio import ServiceBusReceiver
 from sbredis.exceptions import MessageLockLostError
 from sbredis.servers import LocalServer
 from tests.aio.gates import Gate
 from tests.aio.queues import HandClock, Queue, queue_at
 from tests.waiting import eventually
-
-pytestmark = pytest.mark.anyio
 
 LOCK = 300_000
 LONGER_THAN_A_WAKE = 1.3

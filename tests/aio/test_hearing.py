@@ -23,7 +23,7 @@ from tests.aio.test_many_partitions import PARTITIONS, wide_queue
 from tests.waiting import eventually
 from tests.workers.virtual import VirtualLoop
 
-pytestmark = [pytest.mark.anyio, in_memory]
+pytestmark = in_memory
 
 
 @pytest.fixture

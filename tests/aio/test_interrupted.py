@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from sbredis.model import ServiceBusReceivedMessage
 from tests.aio.queues import both, in_memory, queue_at
-
-pytestmark = pytest.mark.anyio
 
 
 @both

@@ -13,8 +13,6 @@ from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from tests.aio.queues import Calls, Queue, bodies, both, queue_at
 from tests.aio.session_queues import session_queue_at
 
-pytestmark = pytest.mark.anyio
-
 Call = Callable[[ServiceBusReceiver], Awaitable[object]]
 RECEIVING: dict[str, Call] = {
     "opened": ServiceBusReceiver.__aenter__,

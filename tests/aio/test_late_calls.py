@@ -23,8 +23,6 @@ from tests.aio.scissors import Scissors
 from tests.aio.session_queues import SessionQueue, script_of, session_of, session_queue_at
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 modes = pytest.mark.parametrize("mode", list(ServiceBusReceiveMode), ids=["peek-lock", "receive-and-delete"])
 acceptances = pytest.mark.parametrize("wanted", ["a", NEXT_AVAILABLE_SESSION], ids=["named", "next"])
 HOUR = 3600.0

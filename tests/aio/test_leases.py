@@ -15,8 +15,6 @@ from tests.aio.queues import Calls, HandClock, both, queue_at, receive_exactly
 from tests.aio.session_queues import session_of, session_queue_at
 from tests.transport.hand import turns
 
-pytestmark = pytest.mark.anyio
-
 LOCK, DELAY = 30.0, 7.0
 BEGUN = HandClock().now()
 

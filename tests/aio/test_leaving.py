@@ -22,8 +22,6 @@ from tests.aio.queues import HandClock, bodies, both, in_memory, queue_at, recei
 from tests.aio.session_queues import session_queue_at, steps
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 class HandlerError(Exception):
     """An error that a message handler raises."""

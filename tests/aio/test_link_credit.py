@@ -13,8 +13,6 @@ from sbredis.model import ServiceBusReceiveMode
 from tests.aio.queues import Calls, bodies, queue_at
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 def kept(receiver: ServiceBusReceiver) -> int:
     """Return the number of messages that wait in a receiver."""

@@ -40,7 +40,6 @@ from tests.telemetry.telemetry_listener import Listener, listener
 from tools.repository import ROOT
 
 __all__ = ["listener"]
-pytestmark = pytest.mark.anyio
 
 Way = Callable[[ServiceBusSettler, UUID | str], Awaitable[Any]]
 WAYS: dict[str, Way] = {

@@ -14,8 +14,6 @@ from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.management import CorrelationRuleFilter, SqlRuleFilter
 from sbredis.model import ServiceBusMessage
 
-pytestmark = pytest.mark.anyio
-
 LONG: Any = "x" * 10_000
 LONG_NUMBER = 10**9000
 LONGEST = 2_000

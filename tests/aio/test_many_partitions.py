@@ -19,8 +19,6 @@ from tests.aio.queues import PATIENT, Calls, Queue, bodies, in_memory, load_all_
 from tests.plugins.parts import first
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 PARTITIONS = 40
 
 

@@ -19,8 +19,6 @@ from tests.aio.gates import stored_bodies
 from tests.aio.queues import PARTITIONS, both, queue_at
 from tests.aio.topics import topic_at
 
-pytestmark = pytest.mark.anyio
-
 ID = UUID("12345678-1234-5678-1234-567812345678")
 IDS: list[Any] = ["text", 0, 2**64 - 1, ID, b"bytes", b"\xff", b"\x00" * 128]
 VALUES: dict[str, Any] = {

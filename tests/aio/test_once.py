@@ -21,8 +21,6 @@ from tests.aio.diverting import divert
 from tests.aio.queues import bodies_in
 from tests.aio.scissors import Scissors
 
-pytestmark = pytest.mark.anyio
-
 HOUR = timedelta(hours=1)
 
 

@@ -15,8 +15,6 @@ from sbredis.servers import ClusterNode, LocalCluster, LocalSentinel
 from sbredis.transport import key_slot
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def anyio_backend() -> str:

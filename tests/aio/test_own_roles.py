@@ -15,8 +15,6 @@ from tests.aio.diverting import divert
 from tests.aio.queues import in_memory
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 def client_of(url: str, **options: Any) -> ServiceBusClient:
     return ServiceBusClient(url, namespace="ns", slot_count=3, **options)

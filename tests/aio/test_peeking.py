@@ -12,8 +12,6 @@ from sbredis.exceptions import MessageAlreadySettled
 from sbredis.model import ServiceBusMessageState, ServiceBusReceivedMessage
 from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, queue_at, receive_exactly
 
-pytestmark = pytest.mark.anyio
-
 
 async def all_of(receiver: ServiceBusReceiver, page: int) -> list[ServiceBusReceivedMessage]:
     """Peek page by page until a page is empty, and return the messages."""

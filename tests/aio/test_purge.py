@@ -11,8 +11,6 @@ import pytest
 
 from tests.aio.queues import Calls, HandClock, bodies, both, in_memory, queue_at, receive_exactly
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.conformance
 @both

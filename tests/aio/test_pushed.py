@@ -16,8 +16,6 @@ from sbredis.transport import key_slot
 from tests.aio.queues import Calls, at_rest, bodies, in_memory, on_servers, queue_at
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 def outstanding(receiver: ServiceBusReceiver) -> list[int]:
     """Return how many messages each partition may still give to a receiver."""

@@ -26,8 +26,6 @@ from tests.aio.gates import Gate
 from tests.aio.queues import GATHERING, PATIENT, Calls, HandClock, Queue, bodies, both, in_memory, queue_at
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 modes = pytest.mark.parametrize("mode", list(ServiceBusReceiveMode), ids=["peek-lock", "receive-and-delete"])
 
 

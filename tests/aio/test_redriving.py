@@ -37,8 +37,6 @@ from tests.aio.queues import (
 from tests.aio.topics import topic_at
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 async def kill(
     queue: Queue, *texts: str, reason: str | None = None, description: str | None = None, at: int | None = None

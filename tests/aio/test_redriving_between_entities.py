@@ -19,8 +19,6 @@ from tests.aio.queues import PATIENT, handling, in_memory
 from tests.maintenance.test_forwarding import Flow, Mortal, bodies, flow_at, text
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 async def kill(flow: Flow, name: str, *texts: str, reason: str = "Timeout") -> None:
     """Send messages and dead-letter them."""

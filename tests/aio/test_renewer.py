@@ -16,8 +16,6 @@ from tests.aio.diverting import divert
 from tests.aio.queues import Calls, HandClock, Queue, both, in_memory, queue_at, receive_exactly
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 Reports = list[tuple[ServiceBusReceivedMessage, Exception | None]]
 
 

@@ -23,8 +23,6 @@ from tests.aio.scissors import Scissors
 from tests.aio.test_sending import flat
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 SOON = datetime(2030, 1, 1, tzinfo=UTC)
 
 

@@ -22,8 +22,6 @@ from sbredis.model import ServiceBusMessage
 from tests.aio.queues import PATIENT, HandClock, both, exists, in_memory, queue_at
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 @asynccontextmanager
 async def answering(client: ServiceBusClient, *, backwards: bool = False) -> AsyncIterator[None]:

@@ -28,7 +28,6 @@ from tests.telemetry.telemetry_listener import Listener, linked, listener, trace
 from tests.waiting import eventually
 
 __all__ = ["listener"]
-pytestmark = pytest.mark.anyio
 
 
 class Handlers:

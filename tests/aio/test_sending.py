@@ -27,8 +27,6 @@ from tests.aio.gates import Gate, stored_bodies
 from tests.aio.queues import HandClock, Queue, bodies, both, in_memory, queue_at
 from tests.transport.hand import turns
 
-pytestmark = pytest.mark.anyio
-
 SOON = datetime(2030, 1, 1, tzinfo=UTC)
 
 

@@ -46,7 +46,6 @@ def test_a_client_without_any_connection_string_says_what_to_do(
         kind()
 
 
-@pytest.mark.anyio
 async def test_a_worker_without_a_connection_string_reads_it_when_it_starts(
     sbredis_bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,8 +41,6 @@ from tests.aio.session_queues import SessionQueue, session_of, session_queue_at,
 from tests.loops import OneThreadLoop
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 def loop_time() -> float:
     return asyncio.get_running_loop().time()

@@ -21,8 +21,6 @@ from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold
 from tests.aio.diverting import divert
 from tests.aio.queues import Calls, HandClock, Queue, at_rest, bodies, both, in_memory, queue_at, receive_exactly
 
-pytestmark = pytest.mark.anyio
-
 Settle = Callable[[ServiceBusReceiver, ServiceBusReceivedMessage], Awaitable[Any]]
 WAYS: dict[str, Settle] = {
     "complete": lambda receiver, message: receiver.complete_message(message),

@@ -24,7 +24,6 @@ from tests.aio.queues import Calls
 from tests.aio.session_queues import SessionQueue, session_of, session_queue_at
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
 FIRST = 10
 
 

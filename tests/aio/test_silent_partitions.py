@@ -22,7 +22,7 @@ from tests.aio.queues import Queue, bodies, in_memory, queue_at
 from tests.waiting import eventually
 from tests.workers.virtual import VirtualLoop
 
-pytestmark = [pytest.mark.anyio, in_memory]
+pytestmark = in_memory
 
 PARTITIONS = 8
 SILENT = range(5)

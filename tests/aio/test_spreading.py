@@ -16,8 +16,6 @@ from tests.aio.queues import PATIENT, both, in_memory
 from tests.aio.topics import Subject, soon, topic_at
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio]
-
 NAMES = [f"s{number:02}" for number in range(30)]
 MANY = 100
 """So many messages for all subscriptions need several calls."""

@@ -26,8 +26,6 @@ from tests.aio.test_sending import flat
 from tests.transport.hand import turns
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 class Source:
     """A synchronous or asynchronous source of messages. It records how many were read, and its own end."""

@@ -13,7 +13,6 @@ from tests.aio.queues import HandClock, Queue, bodies, both, in_memory, queue_at
 from tests.aio.session_queues import session_queue_at
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
 LOCK = 30
 
 

@@ -14,8 +14,6 @@ from sbredis.engine._scripts import load
 from sbredis.exceptions import ServiceBusQuotaExceededError
 from tests.aio.queues import HandClock
 
-pytestmark = pytest.mark.anyio
-
 HOUR = timedelta(hours=1)
 KEYS = tick_keys("ns")
 AT = 1_700_000_000_000

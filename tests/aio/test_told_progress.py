@@ -12,8 +12,6 @@ from sbredis.aio import ServiceBusSender
 from sbredis.engine import MAXIMUM_CALL_MESSAGES
 from tests.aio.queues import Queue, both, in_memory, queue_at, receive_exactly
 
-pytestmark = pytest.mark.anyio
-
 COUNT = 2 * MAXIMUM_CALL_MESSAGES + 1
 """Messages of which an unpartitioned queue needs three calls."""
 

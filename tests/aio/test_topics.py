@@ -33,7 +33,7 @@ from tests.aio.scissors import Scissors
 from tests.aio.topics import Subject, soon, topic_at
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a topic's routes and its partitions lie in different slots")]
+pytestmark = pytest.mark.everywhere("a topic's routes and its partitions lie in different slots")
 
 
 def rule(name: str, filter_: Any, action: str | None = None) -> RuleProperties:

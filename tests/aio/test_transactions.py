@@ -28,8 +28,6 @@ from sbredis.servers import LocalServer
 from tests.aio.queues import HandClock, bodies_in, receive_exactly
 from tests.aio.scissors import Scissors
 
-pytestmark = pytest.mark.anyio
-
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 
 

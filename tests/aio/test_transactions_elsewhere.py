@@ -27,8 +27,6 @@ from tests.aio.diverting import divert
 from tests.aio.queues import Calls, bodies_in, receive_exactly
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 
 

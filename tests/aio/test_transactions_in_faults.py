@@ -20,7 +20,7 @@ from tests.children import child
 from tests.plugins.parts import first
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -27,8 +27,6 @@ from tests.aio.queues import receive_exactly
 from tests.aio.scissors import Scissors
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 HOUR = timedelta(hours=1)
 Record = Callable[[ServiceBusTransaction], object]
 

@@ -15,8 +15,6 @@ from sbredis.model import ServiceBusMessage
 from sbredis.servers import LocalServer
 from tests.waiting import eventually, wait_until
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def own_server(binary: str | None) -> Iterator[LocalServer]:

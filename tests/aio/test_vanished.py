@@ -12,7 +12,7 @@ from sbredis.model import ServiceBusMessage
 from sbredis.servers import LocalServer
 from sbredis.transport import Transport
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("the registry and the partitions lie in different slots")]
+pytestmark = pytest.mark.everywhere("the registry and the partitions lie in different slots")
 
 
 async def come_back_empty(transport: Transport) -> None:

@@ -20,7 +20,7 @@ from tests.aio.queues import PATIENT, Calls, Queue, bodies, both, on_servers, qu
 from tests.aio.test_many_partitions import PARTITIONS, wide_queue
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, on_servers]
+pytestmark = on_servers
 
 RECEIVERS = 96
 

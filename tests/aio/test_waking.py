@@ -15,7 +15,7 @@ from tests.access.users import nodes_of
 from tests.aio.queues import Calls, HandClock, Queue, bodies, both, on_servers, queue_at
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a receiver listens to several nodes")]
+pytestmark = pytest.mark.everywhere("a receiver listens to several nodes")
 
 # -- the causes --------------------------------------------------------------------------------------------------------
 

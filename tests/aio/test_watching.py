@@ -16,7 +16,7 @@ from sbredis.model import hold_of
 from tests.aio.gates import Gate
 from tests.aio.queues import HandClock, in_memory, queue_at
 
-pytestmark = [pytest.mark.anyio, in_memory]
+pytestmark = in_memory
 
 
 async def test_a_message_registered_twice_is_forgotten_by_both_renewers(url: str) -> None:

@@ -21,8 +21,6 @@ from sbredis.model import ServiceBusMessage
 from sbredis.servers import LocalServer
 from tests.aio.scissors import Scissors
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def client(url: str) -> AsyncIterator[ServiceBusClient]:

@@ -13,8 +13,6 @@ import pytest
 
 from benchmarks.ways import BACKLOG, IN_STEP, by_batches, by_callers, trip_through, with_tasks
 
-pytestmark = pytest.mark.anyio
-
 
 class CountingQueue:
     """A queue in memory that counts the concurrent calls."""

@@ -24,7 +24,7 @@ from sbredis.exceptions import MessagesLostError, ReservationLostError
 from sbredis.model import ReservationStatus, ServiceBusMessage
 from tests.aio.queues import PATIENT, Calls, HandClock
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("the partitions of a reserved entity are on several nodes")]
+pytestmark = pytest.mark.everywhere("the partitions of a reserved entity are on several nodes")
 
 Admin = ServiceBusAdministrationClient
 PARTITIONS = 3

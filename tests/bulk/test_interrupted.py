@@ -23,7 +23,7 @@ from tests.engine.opening import open_with_scripts
 from tests.engine.taking import first_token, receiving, run_of
 from tests.registry.turns import Cut, Turns
 
-pytestmark = [pytest.mark.slow, pytest.mark.anyio]
+pytestmark = pytest.mark.slow
 
 on_servers = pytest.mark.parametrize("target", ["server", "cluster"], indirect=True)
 """A reservation that is cut off in the middle has reached some slots and not others, so a cluster too."""

@@ -21,7 +21,6 @@ from sbredis.bulk import (
 from sbredis.engine import Outbound
 from sbredis.exceptions import BatchConflictError, Outcome
 
-pytestmark = pytest.mark.anyio
 KEY = WriterKey("w", 0, 0, "batch")
 
 

@@ -30,7 +30,7 @@ from tests.aio.diverting import divert
 from tests.aio.queues import PATIENT
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("the partitions of a reserved entity are on several nodes")]
+pytestmark = pytest.mark.everywhere("the partitions of a reserved entity are on several nodes")
 
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 Admin = ServiceBusAdministrationClient

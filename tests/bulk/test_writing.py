@@ -30,8 +30,6 @@ from sbredis.model import CorrelationRuleFilter, ServiceBusMessage, ServiceBusRe
 from tests.plugins.parts import first
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def client(url: str) -> AsyncIterator[ServiceBusClient]:

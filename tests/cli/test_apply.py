@@ -231,7 +231,6 @@ def test_a_missing_file_and_a_contradiction_are_refused(sbredis: Command, tmp_pa
     assert sbredis("export", "--file", str(tmp_path / "no" / "such")).code == 2
 
 
-@pytest.mark.anyio
 async def test_an_interruption_ends_the_work_between_two_steps(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

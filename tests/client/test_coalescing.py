@@ -30,8 +30,6 @@ from tests.aio.queues import Calls, both, in_memory, queue_at
 from tests.aio.test_sending import flat
 from tests.transport.hand import turns
 
-pytestmark = pytest.mark.anyio
-
 
 def sends(sender: ServiceBusSender, *bodies: str | bytes, timeout: float = 20) -> list[asyncio.Task[None]]:
     return [asyncio.create_task(sender.send_messages(ServiceBusMessage(body), timeout=timeout)) for body in bodies]

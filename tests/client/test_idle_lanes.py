@@ -30,8 +30,6 @@ from tests.aio.test_sending import flat
 from tests.client.test_lanes import changed
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 def counting(read: Callable[[Any], Any] | None = None) -> CallJob[Counts]:
     """Return the job of a call that counts the messages of a partition."""

@@ -16,7 +16,7 @@ from sbredis.exceptions import Outcome, ServiceBusConnectionError
 from tests.aio.diverting import divert
 from tests.aio.queues import in_memory, queue_at
 
-pytestmark = [pytest.mark.anyio, in_memory]
+pytestmark = in_memory
 
 
 class Keeping:

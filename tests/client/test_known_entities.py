@@ -6,15 +6,11 @@ import asyncio
 import gc
 from typing import Any
 
-import pytest
-
 from sbredis import ServiceBusMessage
 from sbredis.client._entity import KnownEntities
 from sbredis.model import hold_of
 from sbredis.testing import Bus
 from tests.waiting import eventually
-
-pytestmark = pytest.mark.anyio
 
 MOST = 5
 OTHERS = [f"other-{number}" for number in range(3 * MOST)]

@@ -33,7 +33,7 @@ from tests.aio.test_sending import flat
 from tests.stored_settings import settings_of
 from tests.transport.hand import turns
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a call is sent again where its partition lives by then")]
+pytestmark = pytest.mark.everywhere("a call is sent again where its partition lives by then")
 
 SOON = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -13,7 +13,7 @@ from sbredis.exceptions import ServiceBusAuthorizationError, ServiceBusError
 from sbredis.servers import LocalServer
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("each target has subscriptions of its own")]
+pytestmark = pytest.mark.everywhere("each target has subscriptions of its own")
 
 
 ENTITY = "e1"

@@ -22,7 +22,7 @@ from tests.children import child
 from tests.waiting import eventually
 from tools.repository import ROOT
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long("a copy of sbredis runs in a process of its own")]
+pytestmark = pytest.mark.long("a copy of sbredis runs in a process of its own")
 
 CHANGED = "parse_settings"
 """A fragment that every operation of a partition uses."""

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-import pytest
-
 from sbredis.client._resting import RestingReceivers
 from sbredis.client._turns import TurnShare
 from tests.waiting import eventually
-
-pytestmark = pytest.mark.anyio
 
 
 class Reached:

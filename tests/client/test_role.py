@@ -15,8 +15,6 @@ from sbredis.engine import role_keys
 from tests.aio.queues import Calls, Queue, queue_at
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 @pytest.mark.parametrize("ahead", [0, 3_600_000], ids=["a clock that stands still", "a clock that went back"])

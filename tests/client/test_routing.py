@@ -24,7 +24,7 @@ from tests.aio.test_sending import flat
 from tests.transport.hand import turns
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a key chooses a partition, and a partition has a slot")]
+pytestmark = pytest.mark.everywhere("a key chooses a partition, and a partition has a slot")
 
 
 @pytest.mark.slow

@@ -18,8 +18,6 @@ from sbredis.exceptions import (
 )
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 class Attempts:
     """Attempts whose results the test determines."""

@@ -14,8 +14,6 @@ from sbredis.client import Throttle
 from sbredis.exceptions import OperationTimeoutError, Outcome
 from tests.transport.hand import in_seconds, turns
 
-pytestmark = pytest.mark.anyio
-
 MESSAGES, BYTES = 5, 100
 
 

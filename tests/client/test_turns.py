@@ -13,8 +13,6 @@ from sbredis.model import taking_of
 from tests.aio.queues import at_rest, bodies, in_memory, queue_at
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 class Turns:
     """Counts what is done in each turn of the event loop."""

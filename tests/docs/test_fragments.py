@@ -26,7 +26,6 @@ def fragment(page: str, name: str) -> Any:
     raise LookupError(f"{page} shows no function {name}")
 
 
-@pytest.mark.anyio
 async def test_the_pipeline_of_the_guide_works(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The pipeline sends each message that can be sent, and reports the others."""
 
@@ -42,7 +41,6 @@ async def test_the_pipeline_of_the_guide_works(url: str, capsys: pytest.CaptureF
     assert re.match(r"1 The message 1 of the stream .* 2000\d+ bytes", capsys.readouterr().out)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", ["work", "work_that_blocks"])
 async def test_a_worker_of_the_guide_handles_and_completes_its_messages(url: str, name: str) -> None:
     handled: list[str] = []
@@ -64,7 +62,6 @@ async def test_a_worker_of_the_guide_handles_and_completes_its_messages(url: str
     assert handled == ["0", "1", "2"]
 
 
-@pytest.mark.anyio
 async def test_the_gateway_of_the_guide_delivers_what_its_client_has_credit_for(url: str) -> None:
     """The messages that come until the drain are delivered, and no others come."""
     delivered: list[str] = []
@@ -83,7 +80,6 @@ async def test_the_gateway_of_the_guide_delivers_what_its_client_has_credit_for(
     assert delivered == ["0", "1"]
 
 
-@pytest.mark.anyio
 async def test_the_guide_asks_for_a_price(url: str) -> None:
     """The request gets the value of its reply."""
     async with ServiceBusClient(url) as client, ServiceBusClient(url) as shop:
@@ -98,7 +94,6 @@ async def test_the_guide_asks_for_a_price(url: str) -> None:
         assert await asking == 5
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", ["work", "patient"])
 async def test_the_session_workers_of_the_guide_work(name: str, url: str) -> None:
     """Each worker handles the messages of a session in order."""
@@ -118,7 +113,6 @@ async def test_the_session_workers_of_the_guide_work(name: str, url: str) -> Non
     assert handled == [("ann", "0"), ("ann", "1"), ("ann", "2")]
 
 
-@pytest.mark.anyio
 async def test_the_guide_lists_and_clears_a_session_without_a_receiver(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,7 +129,6 @@ async def test_the_guide_lists_and_clears_a_session_without_a_receiver(
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 async def test_the_guide_maintains_topics(url: str) -> None:
     """While the function of the guide runs, scheduled messages of a topic reach its subscriptions."""
     ended = asyncio.Event()
@@ -153,7 +146,6 @@ async def test_the_guide_maintains_topics(url: str) -> None:
     await looking_after
 
 
-@pytest.mark.anyio
 async def test_the_guide_maintains_queues(url: str) -> None:
     """While the function of the guide runs, a receiver of dead letters gets expired messages, although no client uses
     the queue itself.
@@ -172,7 +164,6 @@ async def test_the_guide_maintains_queues(url: str) -> None:
     await maintaining
 
 
-@pytest.mark.anyio
 async def test_the_guide_redrives_dead_letters(url: str) -> None:
     """The function of the guide puts the dead letters of one customer back."""
     async with ServiceBusClient(url) as client:
@@ -187,7 +178,6 @@ async def test_the_guide_redrives_dead_letters(url: str) -> None:
             assert [str(each) for each in await receiver.peek_messages(5)] == ["Ada"]
 
 
-@pytest.mark.anyio
 async def test_the_guide_leads_and_reports(url: str) -> None:
     """The functions of the guide do their work under a role, and once a tick."""
     ended, fences, times = asyncio.Event(), list[int](), list[datetime]()
@@ -208,7 +198,6 @@ async def test_the_guide_leads_and_reports(url: str) -> None:
     assert [(time.minute, time.second) for time in times] == [(0, 0)]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("well", [True, False])
 async def test_the_guide_settles_a_message_through_another_client(url: str, well: bool) -> None:
     """Another client completes the message, or abandons it for another delivery."""
@@ -226,7 +215,6 @@ async def test_the_guide_settles_a_message_through_another_client(url: str, well
         assert [message.delivery_count for message in left] == ([] if well else [1])
 
 
-@pytest.mark.anyio
 async def test_the_guide_hands_a_session_to_another_process(url: str) -> None:
     """The second process reads the state of the session and settles the message."""
     async with ServiceBusClient(url) as here, ServiceBusClient(url) as there:
@@ -243,7 +231,6 @@ async def test_the_guide_hands_a_session_to_another_process(url: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 async def test_the_guide_stops_a_handler_whose_session_lock_is_lost(url: str) -> None:
     """A handler that ends before its lock is lost returns its result."""
 
@@ -261,7 +248,6 @@ async def test_the_guide_stops_a_handler_whose_session_lock_is_lost(url: str) ->
                 await guarded(receiver.session, asyncio.Event().wait)
 
 
-@pytest.mark.anyio
 async def test_the_handler_of_the_guide_sends_everything_or_abandons_the_message(url: str) -> None:
     """The first delivery fails after a part of the work, and the second delivery succeeds."""
     handle = fragment("docs/transactions.md", "handle")

@@ -23,7 +23,6 @@ from tools.run_page import python_blocks
 
 DOCS = ROOT / "docs"
 PAGES = {path: path.read_text("utf-8") for path in [DOCS / "workers.md", *sorted((DOCS / "workers").glob("*.md"))]}
-pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture

@@ -9,8 +9,6 @@ from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusQuotaExce
 from tests.engine.bench import START, Bench, set_to
 from tests.engine.proof.picture import SENTINEL
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def assorted(bench: Bench) -> Bench:

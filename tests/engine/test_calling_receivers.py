@@ -21,7 +21,7 @@ from tests.engine.holding import of_session
 from tests.transport.ears import Ear
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a channel belongs to a slot")]
+pytestmark = pytest.mark.everywhere("a channel belongs to a slot")
 CHANNEL = ready_channel(NAMESPACE, SALT, ENTITY)
 
 

@@ -10,8 +10,6 @@ from sbredis.engine import CallId, Outgoing
 from tests.engine.bench import SETTINGS, START, Bench, set_to
 from tests.engine.terms import State
 
-pytestmark = pytest.mark.anyio
-
 LOCK = SETTINGS.lock_duration
 
 # -- clocks that misbehave ---------------------------------------------------------------------------------------------

@@ -449,7 +449,6 @@ def test_no_script_compares_texts_by_order(name: str) -> None:
     assert not _IN_ORDER.findall(load(name).source)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("target", ["memory"])
 async def test_a_new_partition_has_every_field_that_scripts_read_or_write(bench: Bench) -> None:
     """A script that reads a setting always finds it."""
@@ -464,7 +463,6 @@ async def test_a_new_partition_has_every_field_that_scripts_read_or_write(bench:
     assert set(_WRITTEN_TO_STORE.findall(every)) == {"seq", "bytes"}
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("target", ["memory"])
 async def test_a_partition_stores_each_setting_under_the_name_that_its_declaration_gives(bench: Bench) -> None:
     whole = await bench.whole()

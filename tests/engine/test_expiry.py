@@ -7,8 +7,6 @@ import pytest
 from sbredis.engine import NEVER
 from tests.engine.bench import Bench
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("whose", ["message", "entity", "scheduled"])
 async def test_a_time_to_live_of_centuries_is_valid(bench: Bench, whose: str) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from sbredis.engine import Received
 from tests.engine.bench import Bench
 from tests.engine.taking import first_token
 from tests.engine.terms import EPOCH_LEAP
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_fences_leap_when_a_failover_may_have_lost_some(bench: Bench) -> None:

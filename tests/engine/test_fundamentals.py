@@ -19,7 +19,7 @@ from sbredis.exceptions import MessagingEntityDisabledError
 from tests.engine.bench import SETTINGS, START, Bench, set_to
 from tests.engine.taking import first_token
 
-pytestmark = [pytest.mark.anyio, pytest.mark.conformance]
+pytestmark = pytest.mark.conformance
 
 WINDOW = 60_000
 LOCK = SETTINGS.lock_duration

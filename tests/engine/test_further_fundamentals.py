@@ -16,7 +16,7 @@ from tests.engine.taking import first_token
 from tests.engine.topics import START, Topic
 from tests.engine.transactions import World
 
-pytestmark = [pytest.mark.anyio, pytest.mark.conformance]
+pytestmark = pytest.mark.conformance
 
 LOCK = SETTINGS.lock_duration
 ONE = "one-one-AAB"

@@ -32,7 +32,7 @@ from tests.engine.topics import Topic
 from tests.transport.ears import Ear
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a channel belongs to a slot")]
+pytestmark = pytest.mark.everywhere("a channel belongs to a slot")
 
 
 @pytest.fixture

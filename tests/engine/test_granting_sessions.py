@@ -32,7 +32,7 @@ from tests.engine.topics import Topic
 from tests.transport.ears import Ear
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a channel belongs to a slot")]
+pytestmark = pytest.mark.everywhere("a channel belongs to a slot")
 
 LOCK = SETTINGS.lock_duration
 FIRST: dict[str, Any] = {"source": NEXT_SESSION, "first": 10, "first_size": 1 << 16}

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from sbredis.engine import CallId, Inspection, Outgoing
 from tests.engine.bench import START, Bench
-
-pytestmark = pytest.mark.anyio
 
 
 async def inspect(bench: Bench) -> Inspection:

@@ -30,8 +30,6 @@ from tests.engine.test_repetition import ARRANGED, Arrange
 from tests.engine.topics import Topic
 from tests.transport.ears import Ear
 
-pytestmark = pytest.mark.anyio
-
 real_servers = pytest.mark.parametrize("target", ["server", "cluster"])
 one_server = pytest.mark.parametrize("target", ["server"])
 SALTS = [slot_salt("ns", number, 64) for number in range(64)]

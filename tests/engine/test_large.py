@@ -11,7 +11,7 @@ from tests.engine.bench import SETTINGS, Bench
 from tests.engine.taking import first_token
 from tests.engine.terms import State
 
-pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("target", ["memory", "server"], indirect=True)]
+pytestmark = pytest.mark.parametrize("target", ["memory", "server"], indirect=True)
 
 LARGE = b"x" * 500_000
 

@@ -31,7 +31,6 @@ from tests.engine.taking import first_token
 from tests.engine.topics import Topic
 
 LOCK = SETTINGS.lock_duration
-pytestmark = pytest.mark.anyio
 sessions = set_to(sessions=True)
 NO_STATES = {"more", "due", "bytes", "last", "used"}
 

@@ -34,8 +34,6 @@ from tests.engine.bench import everything
 from tests.engine.moves import NAMESPACE, A, B, T, Town, body_of
 from tests.engine.taking import first_token
 
-pytestmark = pytest.mark.anyio
-
 WHY = encode_changes(Changes(reason="because", description="It was refused."))
 
 

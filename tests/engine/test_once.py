@@ -9,8 +9,6 @@ import pytest
 from sbredis.engine import NEVER, MalformedCallError, Outgoing, Transacted, once
 from tests.engine.transactions import World
 
-pytestmark = pytest.mark.anyio
-
 MINUTE = 60_000
 
 

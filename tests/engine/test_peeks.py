@@ -9,8 +9,6 @@ from tests.engine.bench import SETTINGS, START, Bench, set_to
 from tests.engine.holding import of_session
 from tests.engine.moves import A, B, Town, body_of
 
-pytestmark = pytest.mark.anyio
-
 HOUR = 3_600_000
 
 

@@ -21,8 +21,6 @@ from sbredis.exceptions import MessageSizeExceededError, ServiceBusError, Servic
 from tests.engine.taking import first_token
 from tests.engine.topics import START, Topic
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_publishing_to_a_subscription_that_is_gone_is_refused_and_changes_nothing(topic: Topic) -> None:
     await topic.publish((b"before", (0, 1)))

@@ -8,8 +8,6 @@ from sbredis.engine import MAXIMUM_CHANGES_BYTES, NO_CALL_ID, Partition, Partiti
 from tests.engine.bench import Bench
 from tests.engine.granting import grantors, names
 
-pytestmark = pytest.mark.anyio
-
 
 async def dead(bench: Bench, *payloads: bytes, changes: bytes = b"", time_to_live: int | None = None) -> list[str]:
     """Send messages and make them dead letters; return their names."""

@@ -42,8 +42,6 @@ from tests.engine.terms import State
 from tests.offenders import Offenders, for_each
 from tests.stored_settings import with_settings
 
-pytestmark = pytest.mark.anyio
-
 VERSION = 2
 KINDS: dict[str, PartitionSettings] = {
     "queue": SETTINGS,

@@ -40,8 +40,6 @@ from tests.engine.granting import granting
 from tests.engine.reserving import Reader
 from tests.engine.taking import first_token
 
-pytestmark = pytest.mark.anyio
-
 Arrange = Callable[[Bench], Awaitable[Request[Any]]]
 
 

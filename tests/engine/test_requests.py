@@ -44,8 +44,6 @@ from sbredis.exceptions import (
 from sbredis.transport import Script
 from tests.engine.malformed import NOT_NAMES
 
-pytestmark = pytest.mark.anyio
-
 SETTINGS = PartitionSettings(clock="test", largest_message=2_000_000)
 OF = Partition("n", "abc", "e", "incarnation", 1, SETTINGS)
 TURN = CallId("lane", 1, 0)

@@ -16,8 +16,6 @@ from tests.engine.reserving import Reader
 from tests.engine.terms import SENTINEL, State
 from tests.engine.topics import Topic
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def reader(bench: Bench) -> Reader:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from sbredis.engine import NEVER, new_token
 from tests.engine.bench import START, Bench, set_to
 from tests.engine.holding import holder, put
-
-pytestmark = pytest.mark.anyio
 
 
 async def begin_again(bench: Bench) -> None:

@@ -20,7 +20,6 @@ from tests.engine.holding import (
 )
 
 LOCK = SETTINGS.lock_duration
-pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture

@@ -19,8 +19,6 @@ from tests.engine.bench import ENTITY, INCARNATION, NAMESPACE, SALT, SETTINGS, S
 from tests.engine.opening import open_with_scripts
 from tests.engine.terms import EPOCH_LEAP
 
-pytestmark = pytest.mark.anyio
-
 E, Place = SettlementEvent, SettlementsPlace
 AUDITED = set_to(audited=True)
 DEAD = set_to(audited=True, dead_letter_expired=True)

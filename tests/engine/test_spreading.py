@@ -8,8 +8,6 @@ from sbredis.engine import Copy, Outgoing, Sent
 from sbredis.exceptions import ScriptRefusedError, ServiceBusError
 from tests.engine.topics import Topic
 
-pytestmark = [pytest.mark.anyio]
-
 WAITS = Outgoing(b"m", due=1)
 
 

@@ -10,8 +10,6 @@ from sbredis.engine import CallId, PartitionSettings, SentGrant, lease_token, ne
 from tests.engine.bench import SETTINGS, Bench, Held, set_to
 from tests.engine.granting import NOTHING, granting, grantors, names
 
-pytestmark = pytest.mark.anyio
-
 RUN = "0123abcd" * 5
 """The run id that all calls carry: the server process in memory has none."""
 

@@ -36,7 +36,6 @@ def taking(town: Town, *found: tuple[str, Swept]) -> list[Request[Taken]]:
     return [town.taking(of.batch, of.birth, *of.messages, name=name) for name, of in found if of.batch is not None]
 
 
-@pytest.mark.anyio
 async def test_several_sources_move_their_messages_in_three_calls(town: Town) -> None:
     """One call freezes in all sources, one takes all batches, and one settles them and finds that nothing waits."""
     await town.put("n", forwards="1")
@@ -60,7 +59,6 @@ async def test_several_sources_move_their_messages_in_three_calls(town: Town) ->
         assert await town.field(name, "state", "calling") == b""
 
 
-@pytest.mark.anyio
 async def test_a_sweep_keeps_its_limits_over_all_sources(town: Town) -> None:
     """At least one message is frozen, however large it is."""
     await town.put("n", forwards="1")
@@ -77,7 +75,6 @@ async def test_a_sweep_keeps_its_limits_over_all_sources(town: Town) -> None:
     assert await town.bodies("n") == []
 
 
-@pytest.mark.anyio
 async def test_a_sweep_goes_on_beside_a_source_that_refuses_it(town: Town) -> None:
     await town.send("q", b"one")
     await town.put("n", forwards="1", version="2")
@@ -85,7 +82,6 @@ async def test_a_sweep_goes_on_beside_a_source_that_refuses_it(town: Town) -> No
     assert (q.state, n.state) == ("frozen", "other")
 
 
-@pytest.mark.anyio
 async def test_each_batch_of_a_call_has_a_verdict_of_its_own(town: Town) -> None:
     """A batch that comes twice in a call is stored once, and one that is refused does not hold up the next."""
     await town.put("n", forwards="1")

@@ -40,8 +40,6 @@ from sbredis.transport import forget_memory
 from tests.engine.opening import open_with_scripts
 from tests.engine.transactions import ELSEWHERE, SETTINGS, World, of_session
 
-pytestmark = pytest.mark.anyio
-
 ONE, TWO, NOBODY = "one-one-AAB", "two-two-AAB", "nobody-lock"
 
 

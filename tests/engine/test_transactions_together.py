@@ -17,8 +17,6 @@ from sbredis.exceptions import MessageLockLostError
 from tests.engine.opening import open_with_scripts
 from tests.engine.transactions import World
 
-pytestmark = pytest.mark.anyio
-
 ONE = "one-one-AAB"
 
 

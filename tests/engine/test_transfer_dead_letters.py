@@ -22,8 +22,6 @@ from sbredis.engine import (
 from sbredis.exceptions import MessagingEntityDisabledError
 from tests.engine.moves import NAMESPACE, SETTINGS, A, B, Town, body_of
 
-pytestmark = pytest.mark.anyio
-
 
 async def refused(town: Town, *bodies: bytes, name: str = "n") -> tuple[Delivery, ...]:
     """Store transfers and let their destination refuse them; return the transfer dead letters."""

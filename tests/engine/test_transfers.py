@@ -20,8 +20,6 @@ from sbredis.exceptions import MessageSizeExceededError, ServiceBusQuotaExceeded
 from tests.engine.terms import Side, State, band, score
 from tests.engine.transactions import ELSEWHERE, SETTINGS, World
 
-pytestmark = pytest.mark.anyio
-
 
 async def stored(world: World, name: str, store: str) -> tuple[list[int], list[bytes], list[bytes], int]:
     """Return the numbers of the waiting transfers, their entries, their records, and the bytes of the store."""

@@ -20,8 +20,6 @@ from tests.engine.bench import ENTITY, NAMESPACE, SALT, START, Bench, set_to
 from tests.engine.moves import A, B, T, Town
 from tests.engine.taking import first_token
 
-pytestmark = pytest.mark.anyio
-
 MINUTE = 60_000
 IDLE = 5 * MINUTE
 

@@ -19,8 +19,6 @@ from sbredis.engine import (
 )
 from tests.engine.transactions import ELSEWHERE, World
 
-pytestmark = pytest.mark.anyio
-
 
 async def move(world: World, expected: str | None, value: str | None, *bodies: bytes, name: str = "a") -> Transacted:
     """Advance the watermark ``mark`` in a transaction that sends messages."""

@@ -12,8 +12,6 @@ from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.management import QueueProperties, SubscriptionProperties, TopicProperties
 from sbredis.model import ServiceBusSubQueue
 
-pytestmark = pytest.mark.anyio
-
 DEAD, TRANSFER = ServiceBusSubQueue.DEAD_LETTER, ServiceBusSubQueue.TRANSFER_DEAD_LETTER
 
 

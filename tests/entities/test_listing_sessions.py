@@ -18,8 +18,6 @@ from sbredis.model import (
 from tests.aio.queues import HandClock, both, in_memory, queue_at
 from tests.aio.session_queues import session_of, session_queue_at
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.slow
 @pytest.mark.conformance

@@ -15,8 +15,6 @@ from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.servers import LocalServer
 from sbredis.testing import Bus
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.conformance
 async def test_the_time_of_the_server_of_an_entity(url: str) -> None:

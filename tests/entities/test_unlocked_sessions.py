@@ -12,8 +12,6 @@ from sbredis.model import ServiceBusMessage, ServiceBusSessionFilter
 from tests.aio.queues import Calls, bodies, both, in_memory, queue_at
 from tests.aio.session_queues import SessionQueue, session_queue_at
 
-pytestmark = pytest.mark.anyio
-
 
 async def filled(queue: SessionQueue) -> tuple[str, str]:
     """Send three messages to each of two sessions in one partition. Return the names of the sessions."""

@@ -9,8 +9,6 @@ from sbredis.transport import Script
 from tests.plugins.forms import in_form, may_be_any, without_refusals
 from tests.transport.opening import function, opened
 
-pytestmark = pytest.mark.anyio
-
 ONE = function("one", "return 1")
 
 

@@ -166,10 +166,7 @@ from sbredis.aio._role import ServiceBusRole
 from sbredis.servers import LocalServer
 from tests.aio.queues import Calls, bodies, on_servers, queue_at
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.both_shapes,
-]
+pytestmark = pytest.mark.both_shapes
 KEPT = 1
 IDLE = 2
 

@@ -47,7 +47,6 @@ async def small(number: int) -> None:
     assert number == 1, "large"
 
 
-@pytest.mark.anyio
 async def test_an_asynchronous_rule_is_awaited() -> None:
     with pytest.raises(pytest.fail.Exception, match=r"(?s)1 of 2 break this rule:\n2: large.*"):
         await small()

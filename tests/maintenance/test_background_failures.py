@@ -22,8 +22,6 @@ from tests.aio.gates import Gate
 from tests.aio.queues import PARTITIONS, Queue, in_memory, queue_at
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 class _Broken(Duty):
     """A duty with a defect."""

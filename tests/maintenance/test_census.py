@@ -25,7 +25,7 @@ from tests.aio.queues import PATIENT, Calls, queue_at
 from tests.registry.damage import UNREADABLE, Registered
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("buckets lie in all slots")]
+pytestmark = pytest.mark.everywhere("buckets lie in all slots")
 SETTINGS = PartitionSettings()
 
 

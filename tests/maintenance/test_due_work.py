@@ -16,7 +16,7 @@ from sbredis.maintenance._agenda import VisitPlace
 from sbredis.maintenance._routing import DueWork
 from tests.aio.queues import HandClock, Queue, in_memory, queue_at
 
-pytestmark = [pytest.mark.anyio, in_memory]
+pytestmark = in_memory
 
 
 @asynccontextmanager

@@ -28,8 +28,6 @@ from tests.aio.queues import PATIENT, HandClock
 from tests.engine.opening import open_with_scripts
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 BRIEF_CLAIMS: Final = replace(PATIENT, claiming=0.3)
 """Another mover need not wait for long when a mover was killed."""
 

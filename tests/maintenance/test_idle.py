@@ -17,8 +17,6 @@ from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.testing import Bus
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 FIVE = timedelta(minutes=5)
 LONG_ENOUGH = timedelta(minutes=6, seconds=1)
 

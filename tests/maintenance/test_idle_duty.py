@@ -15,7 +15,7 @@ from tests.maintenance.hand_census import HandCensus, doing, shared_of
 from tests.transport.hand import turns
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, in_memory]
+pytestmark = in_memory
 
 
 @pytest.mark.parametrize("after", [3600.0, 0.0])

@@ -21,7 +21,7 @@ from sbredis.testing import TestClock
 from sbredis.transport import key_slot
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 QUEUES = 12
 FIVE = timedelta(minutes=5)

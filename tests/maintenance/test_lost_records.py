@@ -21,7 +21,6 @@ from tests.aio.queues import HandClock
 from tests.aio.topics import topic_at
 from tests.maintenance.test_forwarding import bodies, flow_at, shared_of, text
 
-pytestmark = pytest.mark.anyio
 UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
 LOST = ("RecordMissing", "The stored record of the message was missing or damaged, so its content is lost.")
 

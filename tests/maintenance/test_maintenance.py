@@ -35,7 +35,7 @@ from tests.aio.scissors import Scissors
 from tests.aio.topics import Subject, soon, topic_at
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("what is scheduled on a topic waits on several nodes")]
+pytestmark = pytest.mark.everywhere("what is scheduled on a topic waits on several nodes")
 
 on_one_server = pytest.mark.parametrize(("target", "partitioned"), [("server", True)], indirect=["target"])
 """For tests of the client's log that wait for seconds."""

@@ -16,7 +16,7 @@ from sbredis.servers import LocalCluster, LocalServer
 from tests.access.users import nodes_of, set_user, url_of, without_libraries
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.any_form("some clients send single scripts on purpose")]
+pytestmark = pytest.mark.any_form("some clients send single scripts on purpose")
 
 Running = LocalServer | LocalCluster
 OWN = whole_library().name

@@ -17,7 +17,7 @@ from tests.aio.topics import Subject, soon, topic_at
 from tests.maintenance.hand_census import HandCensus, doing, shared_of
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, in_memory]
+pytestmark = in_memory
 
 
 async def record_of(subject: Subject) -> EntityRecord:

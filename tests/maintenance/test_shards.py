@@ -20,8 +20,6 @@ from tests.aio.diverting import divert
 from tests.aio.queues import PATIENT, Queue, queue_at
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 SLOTS = 16
 SHARING = replace(PATIENT, claiming=2.0)
 

@@ -26,7 +26,7 @@ from tests.aio.topics import topic_at
 from tests.transport.hand import turns
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("the client visits partitions on several nodes")]
+pytestmark = pytest.mark.everywhere("the client visits partitions on several nodes")
 BRIEF: dict[str, Any] = {"time_to_live": 300, "dead_letter_expired": True}
 
 

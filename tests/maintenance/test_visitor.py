@@ -26,7 +26,7 @@ from tests.waiting import eventually
 if TYPE_CHECKING:
     from sbredis.maintenance._census import Census
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("partitions of all slots are read")]
+pytestmark = pytest.mark.everywhere("partitions of all slots are read")
 PACE = VisitPace(between_reads=0.0, first_pause=0.01, longest_pause=0.02)
 
 

@@ -19,8 +19,6 @@ from sbredis.management import ServiceBusAdministrationClient as SyncAdmin
 from sbredis.servers import LocalServer
 from tests.management.refusals import refused
 
-pytestmark = pytest.mark.anyio
-
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 Admin = ServiceBusAdministrationClient
 

@@ -50,7 +50,7 @@ from tests.management.conftest import held, in_namespace
 from tests.registry.keys import bucket_of
 from tests.stored_settings import settings_of, with_settings
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("counts come from partitions on several nodes")]
+pytestmark = pytest.mark.everywhere("counts come from partitions on several nodes")
 
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 Admin = ServiceBusAdministrationClient

@@ -32,8 +32,6 @@ def shape_of(*, partitioned: bool) -> dict[str, Any]:
     return {"enable_partitioning": True, "partition_count": 4} if partitioned else {}
 
 
-pytestmark = pytest.mark.anyio
-
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 every_kind_and_rules = pytest.mark.parametrize("kind", [*KINDS, RULE], ids=lambda kind: kind.word)
 queues_and_topics = pytest.mark.parametrize("kind", [QUEUE, TOPIC], ids=lambda kind: kind.word)

@@ -19,8 +19,6 @@ from sbredis.registry._registry import Registry
 from tests.management.refusals import refused
 from tests.stored_settings import settings_of
 
-pytestmark = pytest.mark.anyio
-
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 both_properties = pytest.mark.parametrize("name", ["forward_to", "forward_dead_lettered_messages_to"])
 Admin = ServiceBusAdministrationClient

@@ -26,7 +26,7 @@ from sbredis.management import (
 )
 from sbredis.model import ServiceBusMessage
 
-pytestmark = [pytest.mark.anyio, pytest.mark.conformance]
+pytestmark = pytest.mark.conformance
 
 Admin = ServiceBusAdministrationClient
 

@@ -14,8 +14,6 @@ from tests.management.conftest import held
 from tests.management.refusals import refused
 from tests.offenders import for_each
 
-pytestmark = pytest.mark.anyio
-
 LONG = "n" * 50_000
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 

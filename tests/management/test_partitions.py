@@ -18,7 +18,7 @@ from tests.management.conftest import held, in_namespace
 from tests.registry.keys import bucket_of
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("the partitions lie on several nodes")]
+pytestmark = pytest.mark.everywhere("the partitions lie on several nodes")
 
 Admin = ServiceBusAdministrationClient
 

@@ -29,8 +29,6 @@ from tests.management.kinds import QUEUE, TOPIC, EntityKind
 from tests.management.refusals import refused
 from tests.offenders import for_each
 
-pytestmark = pytest.mark.anyio
-
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 Admin = ServiceBusAdministrationClient
 

@@ -31,8 +31,6 @@ from tests.management.refusals import refused
 from tests.management.test_rule_properties import FILTERS
 from tests.offenders import for_each
 
-pytestmark = pytest.mark.anyio
-
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 Admin = ServiceBusAdministrationClient
 

@@ -23,8 +23,6 @@ from sbredis.management import (
 )
 from tests.management.refusals import refused
 
-pytestmark = pytest.mark.anyio
-
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 Admin = ServiceBusAdministrationClient
 

@@ -21,7 +21,6 @@ from tests.registry.damage import DAMAGED, DAMAGED_RULES, UNREADABLE, UNREADABLE
 from tests.registry.keys import bucket_of, snapshot
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
 SUBSCRIPTION = "news/subscriptions/bad"
 
 

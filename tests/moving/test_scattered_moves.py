@@ -29,8 +29,6 @@ from tests.maintenance.test_forwarding import BRIEF_CLAIMS, Flow, Mortal, bodies
 from tests.plugins.parts import first
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 SOURCES = 24
 
 

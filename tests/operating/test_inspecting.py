@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest
-
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.management import TopicProperties
 from sbredis.operating import existing_in
-
-pytestmark = pytest.mark.anyio
 
 
 class Deleting(ServiceBusAdministrationClient):

@@ -14,8 +14,6 @@ from sbredis.model import PartitionRuntimeProperties
 from sbredis.operating import Sampler
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 NAMES = ["a", "b", "c"]
 AN_HOUR_EACH = 2 / 3600
 """The reads a second with which the one partition of a queue takes an hour."""

@@ -5,12 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
 from sbredis.exceptions import ServiceBusError
 from sbredis.receiving._callers import Callers, ReceiveCall
-
-pytestmark = pytest.mark.anyio
 
 
 class Answerer:

@@ -15,8 +15,6 @@ from tests.aio.queues import HandClock, both, in_memory, queue_at
 from tests.aio.session_queues import SessionQueue, session_queue_at, steps
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 async def waits(session: ServiceBusSession, count: int = 1) -> None:
     await eventually(lambda: len(session._held._waiting) == count)

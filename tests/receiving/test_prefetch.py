@@ -18,8 +18,6 @@ from sbredis.servers import LocalServer
 from tests.aio.queues import GATHERING, Calls, HandClock, bodies, both, in_memory, queue_at, receive_exactly
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 def buffer_of(receiver: ServiceBusReceiver) -> Buffer[ServiceBusReceivedMessage]:
     assert receiver._inbox is not None

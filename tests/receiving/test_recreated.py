@@ -19,7 +19,7 @@ from tests.aio.gates import Gate
 from tests.aio.queues import PATIENT, both, exists, in_memory, queue_at
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a receiver follows its queue to partitions on other nodes")]
+pytestmark = pytest.mark.everywhere("a receiver follows its queue to partitions on other nodes")
 
 
 @pytest.mark.slow

@@ -23,8 +23,6 @@ from sbredis.transport import Argument, Script, Transport
 from tests.engine.opening import open_with_scripts
 from tests.registry.keys import snapshot
 
-pytestmark = pytest.mark.anyio
-
 SETTINGS = PartitionSettings()
 SLOTS = 16
 

@@ -29,7 +29,6 @@ from tests.stored_settings import settings_of
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.anyio,
     pytest.mark.everywhere("a creation cut off in the middle has reached some slots and not others"),
 ]
 

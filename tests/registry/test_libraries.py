@@ -9,8 +9,6 @@ from sbredis.exceptions import ServiceBusQuotaExceededError
 from sbredis.registry import name_library, read_libraries
 from sbredis.transport import Transport
 
-pytestmark = pytest.mark.anyio
-
 (KEY,) = library_keys("ns")
 DAY = 86_400_000
 

@@ -14,8 +14,6 @@ from sbredis.transport import Transport
 from tests.registry.keys import bucket_of, snapshot
 from tests.registry.turns import RecordingTransport
 
-pytestmark = pytest.mark.anyio
-
 MEGABYTE = 2**20
 RULE = Rule("$Default", TrueFilter())
 

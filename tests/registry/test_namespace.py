@@ -33,8 +33,6 @@ from tests.registry.keys import bucket_of, keys_of, snapshot
 from tests.registry.turns import RecordingTransport
 from tests.stored_settings import with_settings
 
-pytestmark = pytest.mark.anyio
-
 SETTINGS = PartitionSettings()
 (HEAD,) = head_keys("ns")
 BUCKET, ENTITIES, *_ = REGISTRY = bucket_of("q", 4)

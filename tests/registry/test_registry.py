@@ -41,8 +41,6 @@ from tests.offenders import for_each
 from tests.registry.keys import keys_of, snapshot
 from tools.repository import ROOT
 
-pytestmark = pytest.mark.anyio
-
 REGISTRY = Registry("ns", 1)
 """With one slot, all entities are in one bucket."""
 HEAD = head_keys("ns")

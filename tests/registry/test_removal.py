@@ -25,8 +25,6 @@ from tests.registry.cuts import opened, settled
 from tests.registry.keys import bucket_of, keys_of, snapshot
 from tests.registry.turns import Cut
 
-pytestmark = pytest.mark.anyio
-
 START = 1_700_000_000_000
 MINUTE = 60_000
 IDLE = 5 * MINUTE

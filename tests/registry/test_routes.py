@@ -29,8 +29,6 @@ from tests.registry.topics import (
 )
 from tests.registry.turns import Cut, RecordingTransport, Turns
 
-pytestmark = pytest.mark.anyio
-
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 
 

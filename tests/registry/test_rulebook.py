@@ -32,8 +32,6 @@ from tests.registry.keys import snapshot
 from tests.registry.topics import ANY, CORRELATED, OF_SUBSCRIPTION, OF_TOPIC, SQL, judged_by, kept_of
 from tools.repository import ROOT
 
-pytestmark = pytest.mark.anyio
-
 REGISTRY, RULEBOOK = Registry("ns", 2), Rulebook("ns", 2)
 KEYS = REGISTRY.keys("Topic")
 BESIDE = next(name for name in map(str, range(100)) if REGISTRY.keys(name) == KEYS)

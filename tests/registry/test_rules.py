@@ -27,8 +27,6 @@ from tests.engine.opening import open_with_scripts
 from tests.registry.keys import bucket_of, snapshot
 from tests.registry.topics import ANY, CORRELATED, NONE, OF_SUBSCRIPTION, SQL, kept_of, make_topic, require_whole
 
-pytestmark = pytest.mark.anyio
-
 RULES = bucket_of("Topic", 2)[4]
 EVERYTHING = Rule(
     "Every-thing_1.2",

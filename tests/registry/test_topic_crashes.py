@@ -44,7 +44,6 @@ from tests.registry.turns import Cut, Turns
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.anyio,
     pytest.mark.everywhere("a creation cut off in the middle has reached some slots and not others"),
 ]
 

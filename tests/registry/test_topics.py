@@ -19,8 +19,6 @@ from sbredis.transport import Transport
 from tests.registry.keys import snapshot
 from tests.registry.topics import ANY, CORRELATED, OF_SUBSCRIPTION, OF_TOPIC, SQL, kept_of, make_topic, require_whole
 
-pytestmark = pytest.mark.anyio
-
 SUB = path_of("Topic", "Sub")
 
 shapes = pytest.mark.both_shapes

@@ -32,7 +32,7 @@ from tests.registry.keys import bucket_of, snapshot
 from tests.registry.topics import ANY, CORRELATED, OF_SUBSCRIPTION, OF_TOPIC, SQL, kept_of, make_topic, require_whole
 from tests.registry.turns import Cut, RecordingTransport
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("a change is sent to partitions in different slots")]
+pytestmark = pytest.mark.everywhere("a change is sent to partitions in different slots")
 
 ENTITIES = bucket_of("Topic", 4)[1]
 SUB = path_of("Topic", "Sub")

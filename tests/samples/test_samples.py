@@ -59,7 +59,6 @@ def warned(sample: Sample) -> Iterator[None]:
 @every_sample
 # the synchronous scenarios run on a server and a cluster too
 @pytest.mark.parametrize("target", ["memory"], indirect=True)
-@pytest.mark.anyio
 async def test_an_asynchronous_scenario_has_the_expected_result(sample: Sample, url: str) -> None:
     await prepare(url, sample)
     scenario: Any = getattr(asynchronous(sample.module), sample.name)

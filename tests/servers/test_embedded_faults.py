@@ -93,7 +93,6 @@ async def send_until_refused(sender: ServiceBusSender, timeout: float) -> None:
         await sender.send_messages(ServiceBusMessage("x" * 4000), timeout=timeout)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("fsync", ["everysec", "always"])
 async def test_the_error_names_the_full_disk_until_there_is_space(small: Path, fsync: str) -> None:
     url = f"embedded://{small}/data?fsync={fsync}"
@@ -115,7 +114,6 @@ async def test_the_error_names_the_full_disk_until_there_is_space(small: Path, f
         assert bodies[0] == b"kept"
 
 
-@pytest.mark.anyio
 async def test_a_server_is_not_started_on_a_full_disk_and_the_error_gives_this_reason(small: Path) -> None:
     (small / "data").mkdir(mode=0o700)
     filler = fill(small)

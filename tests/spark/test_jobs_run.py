@@ -44,7 +44,6 @@ def test_the_processes_of_spark_know_the_command_that_releases_an_entity(monkeyp
     assert release_line(JobCommand(job="release", entity="orders")) == "sbredis --context prod spark release orders"
 
 
-@pytest.mark.anyio
 async def test_an_error_about_a_reservation_names_the_program_that_runs() -> None:
     async with ServiceBusClient("memory://reserved") as client:
         await client.ensure_queue("orders")

@@ -13,7 +13,6 @@ import pytest
 
 from sbredis.spark._turns import Turns
 
-pytestmark = pytest.mark.anyio
 HOUR = 3600.0
 HOLDER = """
 import asyncio, sys

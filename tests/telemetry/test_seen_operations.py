@@ -32,7 +32,6 @@ from tests.telemetry.telemetry_listener import Listener, attributes, context_of,
 from tests.waiting import eventually
 
 __all__ = ["listener"]
-pytestmark = pytest.mark.anyio
 
 SECRET = "hunter2"
 NOBODY = "redis://user:hunter2@127.0.0.1:1/0"

@@ -31,8 +31,6 @@ from tests.aio.queues import Calls, receive_exactly
 from tests.offenders import for_each
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def receiver(bus: Bus) -> AsyncIterator[ServiceBusReceiver]:

@@ -91,7 +91,6 @@ def test_the_clock_returns_whole_milliseconds_after_a_move() -> None:
         assert clock._clock.told() >= round(when.timestamp() * 1000)
 
 
-@pytest.mark.anyio
 async def test_a_clock_watcher_is_called_in_its_own_event_loop() -> None:
     clock = TestClock()
     called: list[int] = []

@@ -28,8 +28,6 @@ from sbredis.workers import (
     Worker,
 )
 
-pytestmark = pytest.mark.anyio
-
 
 @dataclass
 class Order:

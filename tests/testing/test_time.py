@@ -18,7 +18,6 @@ from tests.aio.queues import Queue
 from tests.testing.waiters import wait_for_waiters
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
 T = TypeVar("T")
 QUICK = 50.0
 """A busy machine may take this long. The clock of the bus is moved by longer times, so no call can have waited for

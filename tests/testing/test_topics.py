@@ -18,8 +18,6 @@ from sbredis.testing import Bus, SyncBus
 from tests.offenders import for_each
 from tests.testing.waiters import wait_for_waiters
 
-pytestmark = pytest.mark.anyio
-
 
 async def send(bus: Bus, *bodies: str, topic: str = "news", **options: Any) -> None:
     async with bus.client.get_topic_sender(topic) as sender:

@@ -18,8 +18,6 @@ from sbredis.testing import Bus
 from tests.testing.waiters import wait_for_waiters
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 async def by_sending(url: str) -> None:
     async with ServiceBusClient(url) as client, client.get_queue_sender("orders", create_if_missing=True):

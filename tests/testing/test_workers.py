@@ -33,7 +33,7 @@ from sbredis.workers import (
 )
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 URL = "redis://nowhere.example.com"
 
 

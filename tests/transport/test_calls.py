@@ -14,7 +14,7 @@ from sbredis.transport import Transport, WireLimits, open_transport
 from tests.plugins.forms import FORM, LIBRARY
 from tests.transport.opening import function, opened
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("each target has a transport of its own")]
+pytestmark = pytest.mark.everywhere("each target has a transport of its own")
 
 ECHO = function("echo", "return {KEYS[1], ARGV[1], #KEYS, #ARGV}")
 COUNT = function("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")

@@ -22,7 +22,7 @@ from tests.transport.hand import turns
 from tests.transport.impostors import old_server
 from tests.transport.opening import function, opened
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("each target has a transport of its own")]
+pytestmark = pytest.mark.everywhere("each target has a transport of its own")
 
 COUNT = function("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 PATIENT = WireLimits(give_up_after=3600)

@@ -24,8 +24,6 @@ from tests.transport.impostors import answering, never_answering, node_of_cluste
 from tests.transport.opening import function, opened
 from tests.waiting import eventually, given_time
 
-pytestmark = pytest.mark.anyio
-
 COUNT = function("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 
 

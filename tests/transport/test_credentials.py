@@ -23,7 +23,7 @@ from tests.transport.ears import Ear
 from tests.transport.opening import function, opened
 from tests.waiting import given_time
 
-pytestmark = [pytest.mark.anyio, pytest.mark.any_form("some users may not call functions")]
+pytestmark = pytest.mark.any_form("some users may not call functions")
 
 COUNT = function("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 PASSWORD = "p@ss:w/rd?#%&"

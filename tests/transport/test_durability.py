@@ -23,8 +23,6 @@ from sbredis.transport import key_slot, open_transport
 from tests.transport.opening import function, opened
 from tests.waiting import eventually, given_time
 
-pytestmark = pytest.mark.anyio
-
 COUNT = function("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 
 APPEND = function("append", "#!lua\nreturn redis.call('RPUSH', KEYS[1], ARGV[1])")

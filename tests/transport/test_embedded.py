@@ -18,7 +18,6 @@ from tests.transport.opening import function, opened
 from tests.waiting import eventually
 
 pytestmark = [
-    pytest.mark.anyio,
     pytest.mark.skipif(
         not Path("/proc/locks").exists(), reason="looks at processes and locks as only Linux shows them"
     ),

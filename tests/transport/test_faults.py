@@ -28,8 +28,6 @@ from sbredis.transport import Transport
 from tests.plugins.parts import first
 from tests.transport.opening import opened
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def anyio_backend() -> str:

@@ -24,9 +24,6 @@ ONES = b":1\r\n" * 10_000
 SCRIPT = Script("s", "return 1")
 
 
-pytestmark = pytest.mark.anyio
-
-
 @asynccontextmanager
 async def opened(address: str) -> AsyncIterator[Transport]:
     async with await open_transport(f"redis://{address}", connect_timeout=60) as transport:

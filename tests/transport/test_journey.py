@@ -20,8 +20,6 @@ from sbredis.transport._nodes import Node
 from sbredis.transport._replies import Failure, FailureKind, failure_of_reply
 from tests.transport.hand import call, in_seconds
 
-pytestmark = pytest.mark.anyio
-
 HERE, THERE = Endpoint("here", 1), Endpoint("there", 1)
 LOST = Failure(FailureKind.LOST, "the cable was cut", "", Outcome.UNKNOWN, HERE)
 

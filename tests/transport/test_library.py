@@ -26,7 +26,7 @@ from sbredis.transport import Library, Script, Transport, WireLimits, key_slot, 
 from tests.transport.opening import as_library
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.any_form("the tests choose forms")]
+pytestmark = pytest.mark.any_form("the tests choose forms")
 
 
 def script(name: str, code: str, flags: str = "") -> Script:

@@ -13,8 +13,6 @@ from tests.transport.ears import Ear
 from tests.transport.opening import function, opened
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 PUBLISH = function("publish", "#!lua\nreturn redis.call('SPUBLISH', KEYS[1], ARGV[1])")
 CHANNEL = b"{wake}:client"
 SLOT = key_slot(CHANNEL)

@@ -13,8 +13,6 @@ from sbredis.exceptions import ServiceBusError
 from sbredis.transport import Script, forget_memory, open_transport
 from sbredis.transport._memory import memory_server
 
-pytestmark = pytest.mark.anyio
-
 COUNT = Script("count", "#!lua\nreturn redis.call('INCR', KEYS[1])")
 
 

@@ -14,8 +14,6 @@ from tests.transport.opening import function, opened
 from tests.waiting import eventually, wait_until
 from tests.workers.virtual import VirtualLoop
 
-pytestmark = pytest.mark.anyio
-
 KEY = b"{promise}"
 SLOT = key_slot(KEY)
 COUNT = function("count", "#!lua\nreturn redis.call('INCR', KEYS[1])")

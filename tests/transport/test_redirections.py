@@ -15,8 +15,6 @@ from tests.transport.between import Between
 from tests.transport.opening import function, opened
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 TAG = b"{moving}"
 SLOT = key_slot(TAG)
 WRITE = function("write", "#!lua\nredis.call('SET', KEYS[1], ARGV[1])\nreturn redis.call('GET', KEYS[1])")

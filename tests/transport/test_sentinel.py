@@ -12,8 +12,6 @@ from sbredis.servers import LocalSentinel
 from sbredis.transport import open_transport
 from tests.transport.opening import function, opened
 
-pytestmark = pytest.mark.anyio
-
 COUNT_ONCE = function(
     "count_once",
     "if redis.call('SADD', KEYS[1], ARGV[1]) == 1 then redis.call('INCR', KEYS[2]) end "

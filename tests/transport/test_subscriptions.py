@@ -13,7 +13,7 @@ from sbredis.transport import Transport, WireLimits, open_transport
 from tests.transport.ears import Ear
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.everywhere("each target has a transport of its own")]
+pytestmark = pytest.mark.everywhere("each target has a transport of its own")
 
 on_real_servers = pytest.mark.parametrize("target", ["server", "cluster"], indirect=True)
 

@@ -11,8 +11,6 @@ from sbredis._tasks import TaskScope, ended, to_the_end
 from sbredis._threads import in_thread
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 class Work:
     """Work that records its progress."""

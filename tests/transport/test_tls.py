@@ -22,8 +22,6 @@ from sbredis.transport import forget_notes, open_transport
 from tests.transport.ears import Ear
 from tests.transport.opening import function, opened
 
-pytestmark = pytest.mark.anyio
-
 COUNT = function("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 
 

@@ -10,8 +10,6 @@ from sbredis.exceptions import Outcome, ServerUnsuitableError, ServiceBusError
 from sbredis.servers import LocalServer
 from sbredis.transport import Script, open_transport, parse_target
 
-pytestmark = pytest.mark.anyio
-
 
 def unreadable() -> str:
     raise OSError("the file of the script is gone")

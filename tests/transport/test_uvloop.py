@@ -13,7 +13,6 @@ from tests.transport.opening import function, opened
 COUNT = function("count", "#!lua\nreturn redis.call('HINCRBY', KEYS[1], ARGV[1], 1)")
 
 pytestmark = [
-    pytest.mark.anyio,
     pytest.mark.everywhere("each target has a transport of its own"),
     pytest.mark.skipif(sys.platform == "win32", reason="uvloop does not exist for Windows"),
     pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True, "debug": True})], ids=["uvloop"]),

@@ -17,8 +17,6 @@ from sbredis.transport._script import Call, Command
 from tests.transport.hand import FACTS, NOSCRIPT, SCRIPT, call, in_seconds, running, turns
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 def lost(future: asyncio.Future[object]) -> tuple[FailureKind, Outcome]:
     """Return the kind of failure and the outcome of a call that got no reply."""

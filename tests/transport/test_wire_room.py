@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,8 +13,6 @@ from sbredis.transport import WireLimits
 from sbredis.transport._replies import Failure, FailureKind
 from sbredis.transport._wire import Wire
 from tests.transport.hand import NOSCRIPT, HandStream, call, in_seconds, running, turns
-
-pytestmark = pytest.mark.anyio
 
 ONE_AT_A_TIME = WireLimits(calls=1, bytes=1000)
 

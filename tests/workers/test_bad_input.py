@@ -26,7 +26,6 @@ from tests.offenders import for_each
 from tests.workers import process_contexts, process_handlers
 from tools.repository import ROOT
 
-pytestmark = pytest.mark.anyio
 Declare = Callable[[Worker], object]
 cases: list[tuple[str, str, Declare]] = []
 

@@ -12,8 +12,6 @@ from sbredis.exceptions import WorkerSetupError
 from sbredis.workers import CircuitBreaker, Depends, Idempotency, Logging, Property, Retries, Worker
 from sbredis.workers.declaring._worker_options import Setup, WorkerSettings
 
-pytestmark = pytest.mark.anyio
-
 PASSWORD = ("user", "word")
 
 

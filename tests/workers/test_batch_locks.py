@@ -14,7 +14,7 @@ from sbredis.servers import LocalServer
 from sbredis.workers import Worker
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 LOCK = timedelta(seconds=5)
 
 

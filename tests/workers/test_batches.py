@@ -20,8 +20,6 @@ from sbredis.workers.running._batches import BatchSize
 from tests.waiting import eventually
 from tests.workers.looking import bodies, empty
 
-pytestmark = pytest.mark.anyio
-
 
 @dataclass
 class Order:

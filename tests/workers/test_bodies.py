@@ -16,8 +16,6 @@ from sbredis.workers import Context, Worker, message_of
 from sbredis.workers.running._additions import decoded_state, encoded_state
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 TRICKY = ["abc", "5", "null", '{"a":1}', '"abc"', ""]
 
 

@@ -21,7 +21,6 @@ from sbredis.workers.running._gates import Gates
 from tests.waiting import eventually
 from tests.workers.looking import empty
 
-pytestmark = pytest.mark.anyio
 NOW = Retries(first_delay=0)
 
 

@@ -15,8 +15,6 @@ from sbredis.workers import Complete, DeadLetter, Outcome
 from sbredis.workers.running._call_states import CallState, CallTask
 from sbredis.workers.running._calls import HandlerCall
 
-pytestmark = pytest.mark.anyio
-
 
 def call_of(execution: str = "async", *, count: int = 1, settle: Callable[..., Any] | None = None) -> HandlerCall:
     origin: Any = SimpleNamespace(entity="orders", session=None, settle=settle)

@@ -15,8 +15,6 @@ from sbredis.servers import LocalCluster, LocalServer
 from tests.workers.chaos.journal import Ends, Handling, faults, handlings
 from tests.workers.chaos.scenes import failovers, kills, outages, pauses, planted, terminations
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def anyio_backend() -> str:

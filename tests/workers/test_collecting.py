@@ -18,8 +18,6 @@ from tests.plugins.parts import first
 from tests.waiting import eventually
 from tests.workers.worker_programs import program, send
 
-pytestmark = pytest.mark.anyio
-
 TELLING = """
     import gc, os
     from sbredis.workers import Worker

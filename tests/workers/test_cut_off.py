@@ -12,8 +12,6 @@ from sbredis.testing import Bus
 from sbredis.workers import Abandon, DeadLetter, Outcome, Worker
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 async def until_cancelled(begun: list[str], end: str) -> Outcome | None:
     begun.append(end)

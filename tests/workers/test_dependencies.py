@@ -14,8 +14,6 @@ from sbredis.testing import Bus
 from sbredis.workers import Depends, Router, Worker
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_all_handlers_of_a_worker_share_what_is_made_for_the_worker(sbredis_bus: Bus) -> None:
     for queue in ("one", "two", "three"):

@@ -12,8 +12,6 @@ from sbredis.testing import Bus
 from sbredis.workers import Depends, Worker
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize(("seconds", "end"), [(60.0, "cleaned up"), (0.0, "cancelled")])
 async def test_the_clean_up_of_a_session_has_the_time_of_the_shutdown(

@@ -11,8 +11,6 @@ from sbredis.workers.observing._failures import EVERY, Counted, FailureLog
 from tests.waiting import eventually
 from tests.workers.parts import Parts, Runtime
 
-pytestmark = pytest.mark.anyio
-
 
 def test_the_first_failures_of_a_kind_are_whole_and_the_others_are_counted() -> None:
     failures = FailureLog()

@@ -20,8 +20,6 @@ from sbredis.workers.schedules import _time
 from tests.waiting import eventually
 from tests.workers.virtual import VirtualLoop
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def anyio_backend() -> tuple[str, dict[str, Any]]:

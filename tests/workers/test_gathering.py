@@ -22,7 +22,6 @@ from tests.aio.queues import Calls
 from tests.waiting import eventually
 from tests.workers.looking import bodies, dead, empty
 
-pytestmark = pytest.mark.anyio
 TEXTS = [f"{number:02}" for number in range(12)]
 Act = Callable[[Context, str], None]
 

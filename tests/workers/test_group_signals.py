@@ -14,7 +14,7 @@ from sbredis.servers import LocalServer
 from tests.waiting import eventually
 from tests.workers.worker_programs import Program, program, send
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 WAITING = """
     import asyncio, os, pathlib

@@ -20,7 +20,7 @@ from sbredis.transport import key_slot
 from sbredis.workers import Worker
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 MASTERS = 9
 SLOTS = 256

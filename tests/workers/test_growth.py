@@ -10,7 +10,7 @@ import pytest
 from sbredis.servers import LocalServer
 from tests.workers.chaos.growth import handled, objects_of_ours
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

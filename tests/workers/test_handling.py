@@ -36,7 +36,6 @@ class Order:
     price: float = 0.0
 
 
-pytestmark = pytest.mark.anyio
 NOW = Retries(first_delay=0)
 
 

@@ -24,7 +24,7 @@ from tests.aio.scissors import Scissors
 from tests.children import child
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 DYING = """
 import asyncio, os, signal, sys

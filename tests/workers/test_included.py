@@ -13,7 +13,6 @@ from sbredis.workers import Context, Idempotency, Logging, Worker
 from tests.waiting import eventually
 from tests.workers.looking import dead, empty
 
-pytestmark = pytest.mark.anyio
 BY_SUBJECT = Idempotency(60, key=lambda message: str(message.subject))
 
 

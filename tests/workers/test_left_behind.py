@@ -24,7 +24,6 @@ from tests.waiting import eventually
 from tests.workers.parts import Parts, begun_with
 from tests.workers.worker_programs import program, send
 
-pytestmark = pytest.mark.anyio
 QUICK = Parts(cancelling=0.05)
 
 APP = """

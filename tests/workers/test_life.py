@@ -18,8 +18,6 @@ from sbredis.workers import Router, Worker
 from tests.waiting import eventually
 from tests.workers.looking import empty
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_worker_surrounds_its_work_with_its_lifespan_and_stops(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders")

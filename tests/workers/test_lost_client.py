@@ -20,8 +20,6 @@ from sbredis.workers import Worker
 from tests.waiting import eventually
 from tests.workers.worker_programs import APP, program, send
 
-pytestmark = pytest.mark.anyio
-
 
 async def closed_by_the_application(worker: Worker) -> None:
     await worker.client.close()

@@ -14,8 +14,6 @@ from sbredis.workers.running._limit import MessageLimit
 from tests.waiting import eventually
 from tests.workers.parts import Parts, Runtime
 
-pytestmark = pytest.mark.anyio
-
 
 def test_the_last_message_is_told_once() -> None:
     told: list[str] = []

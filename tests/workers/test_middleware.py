@@ -12,8 +12,6 @@ from sbredis.workers import Complete, Context, Depends, Proceed, Worker
 from tests.waiting import eventually
 from tests.workers.looking import empty
 
-pytestmark = pytest.mark.anyio
-
 
 async def bodies(bus: Bus) -> list[str]:
     return [str(message) for message in await bus.active("out")]

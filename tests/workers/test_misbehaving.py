@@ -20,7 +20,6 @@ from sbredis.workers.declaring._retries import after_failure
 from tests.waiting import eventually
 from tests.workers.looking import empty
 
-pytestmark = pytest.mark.anyio
 NOW = Retries(first_delay=0)
 
 

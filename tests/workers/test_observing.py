@@ -27,8 +27,6 @@ from sbredis.workers.observing._reports import Report
 from sbredis.workers.running._threads import Threads
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.anyio
-
 
 @given(st.lists(st.floats(0, 10_000)))
 def test_a_histogram_counts_each_duration_in_one_bucket(durations: list[float]) -> None:

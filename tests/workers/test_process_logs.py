@@ -15,8 +15,6 @@ from sbredis.workers.observing._logs import Logs, log_like, logs_here, set_up_lo
 from sbredis.workers.observing._terminal import AboveLine
 from tests.children import child
 
-pytestmark = pytest.mark.anyio
-
 HANDLER = """
 import logging, os
 from sbredis.workers import SyncContext

@@ -47,8 +47,6 @@ from tests.workers.process_handlers import (
 from tests.workers.worker_programs import has_ended
 from tools.repository import ROOT
 
-pytestmark = pytest.mark.anyio
-
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 VALUES = st.one_of(
     *(TEXT, st.integers(-(2**63), 2**64), st.booleans(), st.floats(allow_nan=False), st.binary(max_size=8), st.uuids()),

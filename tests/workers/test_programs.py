@@ -24,7 +24,7 @@ from tests.plugins.parts import first
 from tests.waiting import eventually
 from tests.workers.worker_programs import APP, get, has_ended, program, send
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 COMPUTING = """
     import os, pathlib, time

@@ -17,7 +17,6 @@ from sbredis.workers.running._senders import Senders
 from tests.waiting import eventually
 from tests.workers.looking import empty
 
-pytestmark = pytest.mark.anyio
 NOW = Retries(first_delay=0)
 
 

@@ -12,7 +12,7 @@ from sbredis.workers import Worker
 from tests.aio.queues import Calls, queue_at
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from tests.aio.queues import Calls
 from tests.waiting import eventually
 from tests.workers.looking import empty
 
-pytestmark = pytest.mark.anyio
 NOW = Retries(first_delay=0)
 
 

@@ -20,7 +20,6 @@ from tests.aio.gates import Gate
 from tests.waiting import eventually
 from tests.workers.looking import dead, empty
 
-pytestmark = pytest.mark.anyio
 NOW = Retries(first_delay=0)
 
 

@@ -17,8 +17,6 @@ from sbredis.workers import Context, Worker
 from sbredis.workers.running import _starting
 from sbredis.workers.running._starting import SharedTask, new_task
 
-pytestmark = pytest.mark.anyio
-
 NAME: ContextVar[str] = ContextVar("NAME", default="unset")
 
 

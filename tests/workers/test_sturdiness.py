@@ -28,7 +28,6 @@ from sbredis.workers.schedules._time import Time
 from tests.waiting import eventually
 from tests.workers.parts import Parts, Runtime, begun_with
 
-pytestmark = pytest.mark.anyio
 NOW = Retries(first_delay=0)
 
 

@@ -32,8 +32,6 @@ from tests.workers import slow_to_start
 from tests.workers.virtual import VirtualLoop
 from tests.workers.worker_programs import program
 
-pytestmark = pytest.mark.anyio
-
 KILLED = """
     import asyncio, os, signal
     from sbredis.workers import Context, Worker

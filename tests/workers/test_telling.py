@@ -14,8 +14,6 @@ from tests.telemetry.telemetry_listener import Listener, listener
 from tests.waiting import eventually
 
 __all__ = ["listener"]
-
-pytestmark = pytest.mark.anyio
 NOW = Retries(first_delay=0)
 
 

@@ -16,8 +16,6 @@ from sbredis.workers import SyncContext, Worker
 from tests.waiting import eventually, wait_until
 from tests.workers.parts import Parts, begun_with
 
-pytestmark = pytest.mark.anyio
-
 
 async def empty(bus: Bus) -> bool:
     return not await bus.active("orders")

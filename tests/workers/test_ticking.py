@@ -21,7 +21,7 @@ from sbredis.workers.schedules._time import Time
 from tests.waiting import eventually
 from tests.workers.parts import Parts, Runtime
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 MIDNIGHT = datetime(2026, 3, 1, tzinfo=UTC)
 TEN = timedelta(minutes=10)

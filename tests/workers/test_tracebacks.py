@@ -16,8 +16,6 @@ from sbredis.workers import Context, Depends, Retries, SyncContext, Worker
 from sbredis.workers.running._tracebacks import for_the_log
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 def names(error: BaseException | None) -> list[str]:
     """Return the names of the functions in the traceback of an error."""

@@ -20,8 +20,6 @@ from tests.workers.process_handlers import work
 
 __all__ = ["listener"]
 
-pytestmark = pytest.mark.anyio
-
 
 def named(listener: Listener, name: str) -> ReadableSpan:
     """Return the only span of this name."""

@@ -24,8 +24,6 @@ from sbredis.workers.supervising._reports import ReportPipe
 from sbredis.workers.supervising._supervisor import Supervisor
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 FIRST = Report({"orders": EntityCounts(received=3, completed=2)}, namespace="shop", running=True)
 LAST = Report({"orders": EntityCounts(received=5, completed=5)}, namespace="shop", ending=True)
 FOREVER = "import time; time.sleep(3600)\n"

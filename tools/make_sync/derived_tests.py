@@ -160,7 +160,7 @@ class TestModule:
     def _finished(self, text: str) -> str:
         text = re.sub(r"(?:^# -- .*\n\s*)+(?=^# -- |\Z)", "", text, flags=re.MULTILINE)
         text = re.sub(r"\bAwaitable\[(\w+)\]", r"\1", text)
-        text = re.sub(r"^@pytest\.mark\.(everywhere\(.*\)|conformance|anyio)\n", "", text, flags=re.MULTILINE)
+        text = re.sub(r"^@pytest\.mark\.(everywhere\(.*\)|conformance)\n", "", text, flags=re.MULTILINE)
         text = re.sub(r"  # noqa: (SIM117|C416)\b.*$", "", text, flags=re.MULTILINE)
         for pattern, instead in IMPORTS:
             text = re.sub(pattern, instead, text, flags=re.MULTILINE)

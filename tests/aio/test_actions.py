@@ -87,9 +87,7 @@ async def test_rules_see_a_message_with_its_values_at_the_time_of_sending(url: s
 
 
 @in_memory
-async def test_scheduling_at_a_past_time_returns_the_numbers_of_the_first_copies(
-    url: str,
-) -> None:
+async def test_scheduling_at_a_past_time_returns_the_numbers_of_the_first_copies(url: str) -> None:
     rules = [*acting("SET a = 1"), RuleProperties("q", filter=TrueRuleFilter(), action=SqlRuleAction("SET a = 2"))]
     async with topic_at(url, {"s": rules}) as subject, subject.sender() as sender:
         messages = [ServiceBusMessage(str(number)) for number in range(3)]

@@ -268,10 +268,7 @@ async def test_duplicates_among_several_messages_are_logged_with_all_ids_of_the_
 
 async def test_duplicates_dropped_by_a_topic_are_logged(url: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "sbredis")
-    async with (
-        topic_at(url, {"one": None}, requires_duplicate_detection=True) as subject,
-        subject.sender() as sender,
-    ):
+    async with topic_at(url, {"one": None}, requires_duplicate_detection=True) as subject, subject.sender() as sender:
         for _ in range(2):
             await sender.send_messages(ServiceBusMessage("x", message_id="same"))
         (text,) = duplicate_logs(caplog)

@@ -57,10 +57,7 @@ async def test_a_server_that_can_lose_acknowledged_messages_causes_a_warning(
 async def test_a_server_with_an_append_only_file_causes_no_warning(
     binary: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with (
-        LocalServer(binary=binary, config={"appendonly": "yes"}) as own,
-        caplog.at_level(logging.INFO, "sbredis"),
-    ):
+    with LocalServer(binary=binary, config={"appendonly": "yes"}) as own, caplog.at_level(logging.INFO, "sbredis"):
         report = await check_connection(own.url)
     assert (report.warnings, report.servers[0].can_lose_acknowledged) == ((), False)
     worth = [each for each in caplog.records if each.getMessage().startswith("durability=master on")]

@@ -9,12 +9,7 @@ import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
-from sbredis.exceptions import (
-    MessagingEntityNotFoundError,
-    Outcome,
-    ScriptRefusedError,
-    ServiceBusCommunicationError,
-)
+from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ScriptRefusedError, ServiceBusCommunicationError
 from sbredis.registry import EntityRecord, Namespace
 
 

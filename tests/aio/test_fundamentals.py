@@ -25,18 +25,10 @@ from sbredis.exceptions import (
     SessionCannotBeLockedError,
 )
 from sbredis.management import RuleProperties, SqlRuleAction, SqlRuleFilter
-from sbredis.model import (
-    NEXT_AVAILABLE_SESSION,
-    ServiceBusMessage,
-    ServiceBusReceivedMessage,
-    ServiceBusReceiveMode,
-)
+from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiveMode
 from tests.aio.queues import PATIENT, HandClock, bodies, receive_exactly
 
-pytestmark = [
-    pytest.mark.conformance,
-    pytest.mark.both_shapes,
-]
+pytestmark = [pytest.mark.conformance, pytest.mark.both_shapes]
 
 LONG = 20
 """The seconds that a receiver waits for a message that must arrive."""

@@ -89,10 +89,7 @@ async def slowest(queue: Queue, receiver: ServiceBusReceiver, count: int) -> flo
 
 @pytest.mark.parametrize("mode", ["peeklock", "receiveanddelete"])
 async def test_a_seat_is_free_a_moment_after_the_message_of_its_partition(url: str, mode: str) -> None:
-    async with (
-        wide_queue(url) as queue,
-        queue.receiver(receive_mode=mode) as receiver,
-    ):
+    async with wide_queue(url) as queue, queue.receiver(receive_mode=mode) as receiver:
         assert await slowest(queue, receiver, 3 * MOST_SEATS) < 0.5
 
 

@@ -163,10 +163,7 @@ async def test_a_receiver_is_refused_when_its_queue_begins_to_forward(
     url: str, partitioned: bool, prefetch: int
 ) -> None:
     """The partition refuses the receiver. A receiver that waits learns of the change at once."""
-    async with (
-        queue_at(url, partitioned=partitioned) as queue,
-        queue.receiver(prefetch_count=prefetch) as receiver,
-    ):
+    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver(prefetch_count=prefetch) as receiver:
         await queue.send("1")
         assert bodies(await receiver.receive_messages(1, 60)) == ["1"]
         await forward(queue)

@@ -161,10 +161,7 @@ async def test_the_raw_amqp_of_a_sender_is_received_byte_for_byte(url: str, *, p
 
 
 async def test_raw_amqp_counts_towards_the_size_of_a_message(url: str) -> None:
-    async with (
-        queue_at(url, largest_message=100_000) as queue,
-        queue.client.get_queue_sender("q") as sender,
-    ):
+    async with queue_at(url, largest_message=100_000) as queue, queue.client.get_queue_sender("q") as sender:
         with pytest.raises(MessageSizeExceededError, match="properties included"):
             await sender.send_messages(ServiceBusMessage(b"x" * 60_000, raw_amqp=b"y" * 60_000))
         batch = await sender.create_message_batch()

@@ -75,9 +75,7 @@ async def test_a_cluster_without_replicas_is_refused_at_once(binary: str | None)
         await client.close()
 
 
-async def test_a_client_finds_the_new_master_while_sentinel_names_the_old_one(
-    binary: str | None,
-) -> None:
+async def test_a_client_finds_the_new_master_while_sentinel_names_the_old_one(binary: str | None) -> None:
     with LocalSentinel(1, 3, binary=binary) as watched:
         first = watched.master
         await asyncio.to_thread(lambda: first.ask("WAIT", 1, 5000))
@@ -87,9 +85,7 @@ async def test_a_client_finds_the_new_master_while_sentinel_names_the_old_one(
         assert watched.master.port != first.port
 
 
-async def test_a_patient_caller_still_connects_after_another_caller_timed_out(
-    binary: str | None,
-) -> None:
+async def test_a_patient_caller_still_connects_after_another_caller_timed_out(binary: str | None) -> None:
     with LocalSentinel(1, 3, binary=binary) as watched:
         first = watched.master
         await asyncio.to_thread(lambda: first.ask("WAIT", 1, 5000))

@@ -122,10 +122,7 @@ async def test_a_lock_is_renewed_no_longer_than_requested(url: str, partitioned:
 @in_memory
 async def test_a_renewal_duration_that_is_shorter_than_the_lock_is_respected(url: str) -> None:
     reports: Reports = []
-    async with (
-        queue_at(url) as queue,
-        AutoLockRenewer(300, lambda *said: reports.append(said)) as renewer,
-    ):
+    async with queue_at(url) as queue, AutoLockRenewer(300, lambda *said: reports.append(said)) as renewer:
         await queue.send("a")
         receiver = queue.receiver()
         message = await one(receiver)

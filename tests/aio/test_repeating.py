@@ -280,10 +280,7 @@ async def test_a_killed_and_restarted_server_loses_nothing(binary: str | None, *
 
 async def test_a_paused_server_only_delays_sends(binary: str | None) -> None:
     with LocalServer(binary=binary) as server:
-        async with (
-            queue_at(server.url, partitioned=True) as queue,
-            queue.client.get_queue_sender("q") as sender,
-        ):
+        async with queue_at(server.url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
             async with Crowd(sender) as crowd:
                 server.pause()
                 try:

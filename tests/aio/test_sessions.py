@@ -212,10 +212,7 @@ async def test_a_message_that_returns_is_not_overtaken_by_one_that_credit_is_ope
     url: str, partitioned: bool
 ) -> None:
     """The credit of the call that has ended stays for a moment, and a new message comes meanwhile."""
-    async with (
-        session_queue_at(url, partitioned=partitioned) as queue,
-        queue.session("a") as receiver,
-    ):
+    async with session_queue_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
         await queue.send_to("a", *"123")
         task = asyncio.create_task(receiver.receive_messages(9, 60, gather=False))
         messages = await task

@@ -11,12 +11,7 @@ import pytest
 
 from sbredis.aio import ServiceBusClient
 from sbredis.client import facts_of
-from sbredis.exceptions import (
-    MessagingEntityDisabledError,
-    MessagingEntityNotFoundError,
-    Outcome,
-    ServiceBusError,
-)
+from sbredis.exceptions import MessagingEntityDisabledError, MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.management import (
     CorrelationRuleFilter,
     EntityStatus,
@@ -288,10 +283,7 @@ async def test_each_message_is_judged_by_one_set_of_rules_while_rules_change(url
     """The test changes the mark in the rule of one subscription and then of the other, again and again. Every copy has
     exactly one mark.
     """
-    async with (
-        topic_at(url, {"log": None}, partitioned=partitioned) as subject,
-        subject.other_client() as other,
-    ):
+    async with topic_at(url, {"log": None}, partitioned=partitioned) as subject, subject.other_client() as other:
         for name in ("one", "two"):
             await subject.create({name: [rule("r", TrueRuleFilter(), "SET mark = 'a'")]})
         async with Senders(subject, other) as senders:

@@ -95,10 +95,7 @@ async def test_waiting_messages_are_counted(client: ServiceBusClient, url: str) 
         news, outputs = client.get_topic_sender("news"), client.get_queue_sender(OUTPUTS)
         await news.send_messages(ServiceBusMessage("1"))
         await send(client, "inputs", "1")
-        async with (
-            client.get_queue_receiver("inputs") as one,
-            client.get_subscription_receiver("news", "all") as two,
-        ):
+        async with client.get_queue_receiver("inputs") as one, client.get_subscription_receiver("news", "all") as two:
             for first in (*await receive_exactly(one, 1), *await receive_exactly(two, 1)):
                 await transact(
                     client,
@@ -127,10 +124,7 @@ async def test_an_entity_is_not_deleted_while_messages_in_it_wait(client: Servic
         outputs = client.get_queue_sender(OUTPUTS)
         await client.get_topic_sender("news").send_messages(ServiceBusMessage("1"))
         await send(client, "inputs", "1")
-        async with (
-            client.get_queue_receiver("inputs") as one,
-            client.get_subscription_receiver("news", "all") as two,
-        ):
+        async with client.get_queue_receiver("inputs") as one, client.get_subscription_receiver("news", "all") as two:
             for first in (*await receive_exactly(one, 1), *await receive_exactly(two, 1)):
                 await transact(
                     client,
@@ -416,10 +410,7 @@ async def test_a_send_with_the_key_of_another_message_of_the_queue_is_refused_wh
 async def test_several_sessions_of_a_partitioned_queue_are_refused(client: ServiceBusClient) -> None:
     await client.ensure_queue("jobs", requires_session=True, enable_partitioning=True)
     await send(client, "jobs", "1", session_id="a")
-    async with (
-        client.get_queue_receiver("jobs", session_id="a") as receiver,
-        client.get_queue_sender("jobs") as sender,
-    ):
+    async with client.get_queue_receiver("jobs", session_id="a") as receiver, client.get_queue_sender("jobs") as sender:
         session = receiver.session
         with pytest.raises(ValueError, match="different keys"):
             await transact(

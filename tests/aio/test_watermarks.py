@@ -77,9 +77,7 @@ async def test_a_refusal_tells_that_a_watermark_is_absent(client: ServiceBusClie
     assert await peeked(client) == []
 
 
-async def test_a_watermark_keeps_the_number_of_the_last_message_that_was_sent_with_it(
-    client: ServiceBusClient,
-) -> None:
+async def test_a_watermark_keeps_the_number_of_the_last_message_that_was_sent_with_it(client: ServiceBusClient) -> None:
     first = await advance(client, "1", None, "a", "b")
     assert await advance(client, "2", "1") == first
     assert [number for number, _ in await peeked(client)][-1] == first

@@ -10,16 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.client_report import (
-    CLUSTER_ONE,
-    NATS,
-    ONE,
-    SIXTEEN,
-    STREAMS,
-    Results,
-    table,
-    verdicts,
-)
+from benchmarks.client_report import CLUSTER_ONE, NATS, ONE, SIXTEEN, STREAMS, Results, table, verdicts
 from benchmarks.jetstream import NatsServer
 from benchmarks.ways import BACKLOG, BATCHES, IN_STEP, TASKS
 from benchmarks.works import Idle, Medians

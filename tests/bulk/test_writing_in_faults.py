@@ -140,10 +140,7 @@ async def test_an_answer_that_is_lost_is_no_second_copy(
     server: LocalServer, monkeypatch: pytest.MonkeyPatch, *, on_the_way: bool
 ) -> None:
     monkeypatch.setattr(storing, "MAXIMUM_CALL_MESSAGES", 10)
-    async with (
-        Scissors(server).listening() as network,
-        ServiceBusClient(f"redis://127.0.0.1:{network.port}") as client,
-    ):
+    async with Scissors(server).listening() as network, ServiceBusClient(f"redis://127.0.0.1:{network.port}") as client:
         await client.ensure_queue("out")
         async with BulkWriter(client, "out", writer="w", batch=3, task=1) as writer:
             network.cut("transact", 3, on_the_way=on_the_way)

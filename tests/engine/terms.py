@@ -17,17 +17,7 @@ from sbredis.engine._bands import (
     split_score,
     state_of_band,
 )
-from sbredis.engine._lifecycle import (
-    COUNTED,
-    ENDS,
-    TRANSITIONS,
-    Condition,
-    Event,
-    Reason,
-    Side,
-    State,
-    decide,
-)
+from sbredis.engine._lifecycle import COUNTED, ENDS, TRANSITIONS, Condition, Event, Reason, Side, State, decide
 
 __all__ = [
     "BANDS",

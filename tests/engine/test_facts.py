@@ -10,15 +10,7 @@ from pathlib import Path
 import pytest
 
 import sbredis.engine
-from sbredis.engine import (
-    NO_CALL_ID,
-    Partition,
-    PartitionSettings,
-    SessionLock,
-    every_script,
-    new_token,
-    preloaded,
-)
+from sbredis.engine import NO_CALL_ID, Partition, PartitionSettings, SessionLock, every_script, new_token, preloaded
 from sbredis.engine._contracts import Fact, contract
 from sbredis.engine._expansion import ScriptFormatError
 from sbredis.engine._lua_files import contract_of

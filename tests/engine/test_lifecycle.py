@@ -22,16 +22,7 @@ from sbredis.engine._bands import (
     split_score,
     state_of_band,
 )
-from sbredis.engine._lifecycle import (
-    ENDS,
-    TRANSITIONS,
-    Condition,
-    Event,
-    ImpossibleError,
-    Side,
-    State,
-    decide,
-)
+from sbredis.engine._lifecycle import ENDS, TRANSITIONS, Condition, Event, ImpossibleError, Side, State, decide
 from tests.offenders import for_each
 
 MAIN, DEAD = Side.MAIN, Side.DEAD

@@ -9,15 +9,7 @@ import pytest
 from sbredis.engine import NEXT_SESSION, PartitionSettings
 from tests.engine.bench import SETTINGS, START, Bench
 from tests.engine.granting import grantors
-from tests.engine.holding import (
-    accept,
-    accept_next,
-    body,
-    holder,
-    listed,
-    of_session,
-    put,
-)
+from tests.engine.holding import accept, accept_next, body, holder, listed, of_session, put
 
 LOCK = SETTINGS.lock_duration
 

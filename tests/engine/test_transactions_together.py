@@ -6,13 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sbredis.engine import (
-    Outgoing,
-    PartRefusedError,
-    Transacted,
-    TransactedTogether,
-    transact_together,
-)
+from sbredis.engine import Outgoing, PartRefusedError, Transacted, TransactedTogether, transact_together
 from sbredis.exceptions import MessageLockLostError
 from tests.engine.opening import open_with_scripts
 from tests.engine.transactions import World

@@ -6,16 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sbredis.engine import (
-    NEVER,
-    CallId,
-    Changes,
-    Outgoing,
-    Partition,
-    encode_changes,
-    read_record,
-    transfer,
-)
+from sbredis.engine import NEVER, CallId, Changes, Outgoing, Partition, encode_changes, read_record, transfer
 from sbredis.exceptions import MessageSizeExceededError, ServiceBusQuotaExceededError
 from tests.engine.terms import Side, State, band, score
 from tests.engine.transactions import ELSEWHERE, SETTINGS, World

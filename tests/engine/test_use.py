@@ -6,16 +6,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine import (
-    CallId,
-    Operation,
-    Outgoing,
-    Request,
-    SettingsStaleError,
-    SidePrefix,
-    quiet,
-    withdraw,
-)
+from sbredis.engine import CallId, Operation, Outgoing, Request, SettingsStaleError, SidePrefix, quiet, withdraw
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, START, Bench, set_to
 from tests.engine.moves import A, B, T, Town
 from tests.engine.taking import first_token

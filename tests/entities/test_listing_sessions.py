@@ -9,12 +9,8 @@ from typing import Any
 import pytest
 
 from sbredis.entities import _unlocked_sessions as session_lists
-from sbredis.exceptions import (
-    ServiceBusError,
-)
-from sbredis.model import (
-    ServiceBusMessage,
-)
+from sbredis.exceptions import ServiceBusError
+from sbredis.model import ServiceBusMessage
 from tests.aio.queues import HandClock, both, in_memory, queue_at
 from tests.aio.session_queues import session_of, session_queue_at
 

@@ -492,10 +492,7 @@ async def test_scheduling_with_a_maintenance_client_does_not_warn(
 @pytest.mark.slow
 @both
 async def test_a_deleted_topic_is_no_longer_watched_but_its_successor_is(url: str, partitioned: bool) -> None:
-    async with (
-        topic_at(url, {"one": None}, partitioned=partitioned) as subject,
-        maintained(subject) as holder,
-    ):
+    async with topic_at(url, {"one": None}, partitioned=partitioned) as subject, maintained(subject) as holder:
         entity = await subject.client._connection.entity("t", loop_time() + 60)
         await eventually(lambda: visits_of(holder).agenda.knows(entity.record.id))
         async with subject.sender() as sender:

@@ -215,10 +215,7 @@ async def test_an_unresponsive_partition_does_not_delay_other_entities(url: str,
 @pytest.mark.slow
 @both
 async def test_changed_settings_and_deleted_entities_are_noticed(url: str, partitioned: bool) -> None:
-    async with (
-        queue_at(url, partitioned=partitioned, **BRIEF) as queue,
-        maintained(queue) as holder,
-    ):
+    async with queue_at(url, partitioned=partitioned, **BRIEF) as queue, maintained(queue) as holder:
         namespace = queue.client._connection.namespace
         record = queue.entity.record
         agenda = visitor_of(holder).agenda

@@ -12,16 +12,7 @@ import anyio
 import pytest
 
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.engine import (
-    CallId,
-    Copy,
-    Lock,
-    Outgoing,
-    Partition,
-    Request,
-    perform,
-    slot_salt,
-)
+from sbredis.engine import CallId, Copy, Lock, Outgoing, Partition, Request, perform, slot_salt
 from sbredis.entities import Counter
 from sbredis.exceptions import (
     MessagingEntityNotFoundError,
@@ -414,9 +405,7 @@ async def test_a_queue_may_change_while_it_is_counted(admin: Admin) -> None:
     assert (await counter.count(old, until)).record.name == "Q"
 
 
-async def test_a_cluster_that_lost_a_server_counts_the_remaining_partitions(
-    binary: str | None,
-) -> None:
+async def test_a_cluster_that_lost_a_server_counts_the_remaining_partitions(binary: str | None) -> None:
     with LocalCluster(3, 0, binary=binary, config={"cluster-require-full-coverage": "no"}) as cluster:
         async with Admin.from_connection_string(in_namespace(cluster.url), slot_count=4) as admin:
             await admin.create_queue("q", enable_partitioning=True)

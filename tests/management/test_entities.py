@@ -13,11 +13,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.exceptions import (
-    MessagingEntityAlreadyExistsError,
-    MessagingEntityNotFoundError,
-    OperationTimeoutError,
-)
+from sbredis.exceptions import MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError, OperationTimeoutError
 from tests.management.conftest import held
 from tests.management.kinds import FIXED, KINDS, QUEUE, RULE, SUBSCRIPTION, TOPIC, EntityKind, every_kind
 from tests.management.refusals import refused

@@ -128,9 +128,7 @@ async def test_topics_and_subscriptions_have_partitions_too(admin: Admin, where:
         await parts(admin, "news/subscriptions/none")
 
 
-async def test_a_partition_without_a_server_is_listed_as_not_available(
-    binary: str | None,
-) -> None:
+async def test_a_partition_without_a_server_is_listed_as_not_available(binary: str | None) -> None:
     with LocalCluster(3, binary=binary, config={"cluster-require-full-coverage": "no"}) as cluster:
         async with Admin(in_namespace(cluster.url), slot_count=4) as admin:
             await admin.create_queue("q", enable_partitioning=True)

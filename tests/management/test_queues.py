@@ -17,9 +17,7 @@ from sbredis.aio.management import AsyncItemPaged, ServiceBusAdministrationClien
 from sbredis.aio.management import _calls as calls
 from sbredis.engine import head_keys, slot_for_name
 from sbredis.entities import QUEUES, queue_creation
-from sbredis.exceptions import (
-    MessagingEntityNotFoundError,
-)
+from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.management import EntityStatus, QueueProperties
 from sbredis.registry import Namespace
 from sbredis.transport import Transport

@@ -12,11 +12,7 @@ from uuid import UUID
 import pytest
 
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.exceptions import (
-    MessagingEntityNotFoundError,
-    Outcome,
-    RuleSyntaxError,
-)
+from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, RuleSyntaxError
 from sbredis.management import (
     CorrelationRuleFilter,
     FalseRuleFilter,

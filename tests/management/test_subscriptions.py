@@ -11,16 +11,8 @@ import pytest
 
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.entities import SUBSCRIPTIONS, TOPICS, subscription_creation, topic_creation
-from sbredis.exceptions import (
-    MessagingEntityNotFoundError,
-    RuleSyntaxError,
-)
-from sbredis.management import (
-    CorrelationRuleFilter,
-    RuleProperties,
-    SqlRuleFilter,
-    SubscriptionProperties,
-)
+from sbredis.exceptions import MessagingEntityNotFoundError, RuleSyntaxError
+from sbredis.management import CorrelationRuleFilter, RuleProperties, SqlRuleFilter, SubscriptionProperties
 from tests.management.refusals import refused
 
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)

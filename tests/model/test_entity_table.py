@@ -64,9 +64,7 @@ def test_each_property_is_declared_once() -> None:
 
 
 @each_kind
-def test_the_options_name_each_property_that_can_be_set_with_its_declared_type(
-    kind: type[Described],
-) -> None:
+def test_the_options_name_each_property_that_can_be_set_with_its_declared_type(kind: type[Described]) -> None:
     options, _ = KINDS[kind]
     declared = {name: taken(field) | None for name, field in kind.fields().items() if not field.read_only}
     assert get_type_hints(options) == declared
@@ -87,9 +85,7 @@ def test_the_creation_method_has_a_keyword_for_each_property(kind: type[Describe
 
 
 @each_kind
-def test_a_property_stored_in_partitions_has_a_setting_with_an_equivalent_default(
-    kind: type[Described],
-) -> None:
+def test_a_property_stored_in_partitions_has_a_setting_with_an_equivalent_default(kind: type[Described]) -> None:
     defaults = {each.name: each.default for each in fields(PartitionSettings)}
     for name, field in kind.fields().items():
         if field.setting is not None:

@@ -10,18 +10,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine import (
-    NO_CALL_ID,
-    Batch,
-    Content,
-    Destination,
-    Origin,
-    Outgoing,
-    Partition,
-    Request,
-    Taken,
-    encode,
-)
+from sbredis.engine import NO_CALL_ID, Batch, Content, Destination, Origin, Outgoing, Partition, Request, Taken, encode
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.moving._taking import TakeCalls, TakenBatch
 from tests.aio.diverting import divert

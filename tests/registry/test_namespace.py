@@ -21,10 +21,7 @@ from sbredis.engine import (
     slot_for_name,
     slots_for_name,
 )
-from sbredis.exceptions import (
-    DataLayoutError,
-    MessagingEntityNotFoundError,
-)
+from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError
 from sbredis.registry import EntityChangedError, EntityRecord, Namespace, NamespaceSlotsError
 from sbredis.transport import Transport
 from tests.offenders import for_each

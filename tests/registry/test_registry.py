@@ -264,9 +264,7 @@ async def test_a_caller_that_has_read_a_record_can_replace_it(transport: Transpo
     assert await ask(transport, REGISTRY.read("Billing/Orders")) == revised
 
 
-async def test_each_version_stores_a_change_time_that_never_goes_back(
-    transport: Transport,
-) -> None:
+async def test_each_version_stores_a_change_time_that_never_goes_back(transport: Transport) -> None:
     record = await registered(transport)
     later = b"9000000000000"
     text = (await transport.command("HGET", ENTITIES, "billing/orders", key=ENTITIES)).split(b" ", 7)

@@ -10,12 +10,7 @@ from typing import Any
 import pytest
 
 from sbredis.engine import CallId, Outgoing, PartitionSettings, ScriptCaller, SettingsStaleError, perform
-from sbredis.exceptions import (
-    MessagingEntityNotFoundError,
-    Outcome,
-    ServiceBusCommunicationError,
-    ServiceBusError,
-)
+from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusCommunicationError, ServiceBusError
 from sbredis.registry import EntityChangedError, EntityRecord, Namespace
 from sbredis.rules import Rule, TrueFilter
 from sbredis.transport import Argument, Script, Transport

@@ -14,11 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sbredis.engine import ScriptCaller
-from sbredis.exceptions import (
-    MessagingEntityAlreadyExistsError,
-    MessagingEntityNotFoundError,
-    ServiceBusError,
-)
+from sbredis.exceptions import MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError, ServiceBusError
 from sbredis.registry import JUDGING_PROPERTY, EntityChangedError, EntityRecord, Namespace, Routes, path_of
 from sbredis.rules import Rule, SqlFilter
 from sbredis.transport import Argument, Script, Transport

@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 
 from sbredis.engine import PartitionSettings, perform
-from sbredis.exceptions import (
-    MessagingEntityNotFoundError,
-    Outcome,
-    ServiceBusError,
-)
+from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
 from sbredis.registry import EntityRecord, Namespace, path_of
 from sbredis.rules import Rule
 from sbredis.transport import Transport

@@ -12,15 +12,7 @@ from typing import Any
 import pytest
 
 from sbredis.exceptions import RuleSyntaxError
-from sbredis.rules import (
-    CorrelationFilter,
-    FalseFilter,
-    SqlAction,
-    SqlFilter,
-    TrueFilter,
-    check_action,
-    check_filter,
-)
+from sbredis.rules import CorrelationFilter, FalseFilter, SqlAction, SqlFilter, TrueFilter, check_action, check_filter
 from tests.rules.asking import answer, truth
 
 EARLY = datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))

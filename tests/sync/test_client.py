@@ -17,9 +17,7 @@ from sbredis import (
     ServiceBusSender,
     check_connection,
 )
-from sbredis.exceptions import (
-    MessagingEntityNotFoundError,
-)
+from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.servers import LocalCluster, LocalServer
 
 SOON = 5.0

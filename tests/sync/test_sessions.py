@@ -21,10 +21,7 @@ from sbredis import (
 )
 from sbredis.aio import ServiceBusSession as AsyncSession
 from sbredis.aio import ServiceBusSessionReceiver as AsyncSessionReceiver
-from sbredis.exceptions import (
-    AutoLockRenewTimeout,
-    OperationTimeoutError,
-)
+from sbredis.exceptions import AutoLockRenewTimeout, OperationTimeoutError
 from sbredis.management import QueueOptions, ServiceBusAdministrationClient
 from tests.sync.interruptions import interrupted_when
 from tests.waiting import wait_until

@@ -18,10 +18,7 @@ def test_the_processing_span_is_current_in_the_thread_of_the_handler(listener: L
     listener.set_up_tracing()
     tracer = trace.get_tracer("application")
     with ServiceBusClient(url) as client:
-        with (
-            tracer.start_as_current_span("checkout"),
-            client.get_queue_sender("q", create_if_missing=True) as sender,
-        ):
+        with tracer.start_as_current_span("checkout"), client.get_queue_sender("q", create_if_missing=True) as sender:
             sender.send_messages(ServiceBusMessage("a", message_id="m-1"))
         with client.get_queue_receiver("q", max_wait_time=20) as receiver:
             message = next(receiver)

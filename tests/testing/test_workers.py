@@ -352,10 +352,7 @@ async def test_a_paused_entity_is_named_and_looked_at_again_when_the_clock_moves
     @own.queue("orders")
     async def place() -> None: ...
 
-    async with (
-        ServiceBusAdministrationClient(sbredis_bus.url) as administration,
-        running(sbredis_bus, own) as run,
-    ):
+    async with ServiceBusAdministrationClient(sbredis_bus.url) as administration, running(sbredis_bus, own) as run:
         queue = await administration.get_queue("orders")
         queue.status = EntityStatus.RECEIVE_DISABLED
         await administration.update_queue(queue)

@@ -253,9 +253,7 @@ def test_a_reply_that_announces_too_many_items_is_refused_before_they_come(
 
 
 @PARSERS
-def test_the_announced_items_of_each_reply_are_counted_anew(
-    parser: Callable[[], Callable[[bytes], list[Any]]],
-) -> None:
+def test_the_announced_items_of_each_reply_are_counted_anew(parser: Callable[[], Callable[[bytes], list[Any]]]) -> None:
     parse = parser()
     for _ in range(3):
         assert parse(b"*2\r\n*-1\r\n") == []

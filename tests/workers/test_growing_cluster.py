@@ -130,10 +130,7 @@ def masters_with_keys(cluster: LocalCluster) -> int:
 
 @pytest.mark.long("it starts ten servers, and moves slots")
 async def test_a_namespace_uses_nine_masters_and_a_tenth_that_is_added_under_load(nine: LocalCluster) -> None:
-    async with (
-        ServiceBusAdministrationClient(nine.url) as administration,
-        ServiceBusClient(nine.url) as client,
-    ):
+    async with ServiceBusAdministrationClient(nine.url) as administration, ServiceBusClient(nine.url) as client:
         await administration.create_queue(WIDE, enable_partitioning=True, partition_count=PARTITIONS)
         for queue in PLAIN:
             await administration.create_queue(queue)

@@ -517,10 +517,7 @@ async def test_under_a_supervisor_the_dead_letter_names_the_signal(
     server: LocalServer, tmp_path: Path, session: str | None
 ) -> None:
     """The next process makes it a dead letter, long before its lock ends."""
-    async with (
-        ServiceBusClient(server.url) as client,
-        ServiceBusAdministrationClient(server.url) as administration,
-    ):
+    async with ServiceBusClient(server.url) as client, ServiceBusAdministrationClient(server.url) as administration:
         lock = timedelta(seconds=5)
         await client.ensure_queue(
             "orders", requires_session=session is not None, lock_duration=lock, max_delivery_count=2

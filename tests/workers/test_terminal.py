@@ -145,17 +145,15 @@ def test_a_worker_shows_itself_on_a_terminal_and_ctrl_c_lets_it_finish(
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "sbredis.workers", "app:worker", *options]
     path = os.pathsep.join(filter(None, sys.path))
-    with (
-        subprocess.Popen(
-            command,
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": path, "SBREDIS_URL": server.url},
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-        ) as process,
-    ):
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path, "SBREDIS_URL": server.url},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    ) as process:
         os.close(theirs)
         shown = read_until(ours, "left")
         os.killpg(process.pid, signal.SIGINT)

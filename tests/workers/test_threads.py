@@ -84,9 +84,7 @@ async def test_a_thread_that_does_not_end_is_not_given_back_at_the_end(
     await eventually(lambda: told == [True])
 
 
-async def test_a_thread_that_ends_just_after_the_time_for_shutdown_keeps_its_outcome(
-    sbredis_bus: Bus,
-) -> None:
+async def test_a_thread_that_ends_just_after_the_time_for_shutdown_keeps_its_outcome(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders")
     worker = Worker(sbredis_bus.url, shutdown_timeout=0)
     begun, end = threading.Event(), threading.Event()

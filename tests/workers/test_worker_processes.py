@@ -416,10 +416,7 @@ async def replaced(monkeypatch: pytest.MonkeyPatch, folder: Path) -> AsyncGenera
     monkeypatch.chdir(folder)
     supervisor = Supervisor(WorkerCommand(target="app:worker", processes=2), ["app:worker"])
     text = REPLACED.replace("FIRST", repr(FIRST.to_line())).replace("LAST", repr(LAST.to_line()))
-    async with (
-        kept_running(text) as (process, _),
-        kept_running(says(FIRST) + FOREVER) as (other, _),
-    ):
+    async with kept_running(text) as (process, _), kept_running(says(FIRST) + FOREVER) as (other, _):
         supervisor._processes[:] = [process, other]
         other.number = 2
         await eventually(lambda: supervisor._ready().well)

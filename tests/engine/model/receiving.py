@@ -7,16 +7,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from tests.engine.model.sending import Sending
-from tests.engine.model.values import (
-    LETTERS,
-    MOST,
-    ROOM,
-    Call,
-    Message,
-    Mode,
-    Peeked,
-    Received,
-)
+from tests.engine.model.values import LETTERS, MOST, ROOM, Call, Message, Mode, Peeked, Received
 from tests.engine.terms import Event, Side, State
 
 

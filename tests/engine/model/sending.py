@@ -7,17 +7,7 @@ from collections.abc import Sequence
 from sbredis.engine import NEVER, decode
 from sbredis.exceptions import DataLayoutError
 from tests.engine.model.mechanics import Mechanics
-from tests.engine.model.values import (
-    MOST,
-    Call,
-    Message,
-    Outgoing,
-    Plan,
-    Sent,
-    Stored,
-    Together,
-    Undone,
-)
+from tests.engine.model.values import MOST, Call, Message, Outgoing, Plan, Sent, Stored, Together, Undone
 from tests.engine.terms import LEVELS, Event, State
 
 

@@ -6,16 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from sbredis.engine import (
-    CallId,
-    Lock,
-    Outgoing,
-    Partition,
-    PartitionSettings,
-    Redrive,
-    Request,
-    Sent,
-)
+from sbredis.engine import CallId, Lock, Outgoing, Partition, PartitionSettings, Redrive, Request, Sent
 from sbredis.engine._partition import COMMON_ARGUMENTS
 from tests.engine import model as m
 from tests.engine.proof.comparison import FIRST_VERSION, Comparison, How, Step, mirrored

@@ -8,16 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
-from sbredis.engine import (
-    NEVER,
-    NO_CALL_ID,
-    CallId,
-    Counts,
-    Delivery,
-    Partition,
-    PartitionSettings,
-    Request,
-)
+from sbredis.engine import NEVER, NO_CALL_ID, CallId, Counts, Delivery, Partition, PartitionSettings, Request
 from tests.engine import model as m
 from tests.engine.proof.breakages import breakages
 from tests.engine.proof.hosts import Host

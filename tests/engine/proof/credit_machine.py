@@ -35,15 +35,7 @@ from typing import Any, NamedTuple
 from sbredis.client import ServerClock
 from sbredis.engine import NEXT_SESSION, CreditAnswer, CreditPush, CreditReply
 from sbredis.receiving._credit import TABLE, CreditDemand, CreditEvent, CreditState, HandedGift, PartitionCredit
-from tests.engine.model.credit import (
-    DELIVERY_CALLS,
-    WORD_LIFE,
-    CallGrant,
-    CreditCall,
-    CreditPartition,
-    Token,
-    holder,
-)
+from tests.engine.model.credit import DELIVERY_CALLS, WORD_LIFE, CallGrant, CreditCall, CreditPartition, Token, holder
 
 __all__ = ["BrokenPromiseError", "CreditMachine", "run", "transition"]
 

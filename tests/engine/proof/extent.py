@@ -44,12 +44,7 @@ OFTEN = 60
 """How often a directed run takes a rule that chooses what the run lacks, compared with another rule."""
 
 
-def bounded(
-    examples: int,
-    *,
-    steps: int = STEPS,
-    phases: Iterable[Phase] = (Phase.generate, Phase.shrink),
-) -> settings:
+def bounded(examples: int, *, steps: int = STEPS, phases: Iterable[Phase] = (Phase.generate, Phase.shrink)) -> settings:
     """Return the settings for this many examples, without a deadline."""
     return settings(
         max_examples=examples,

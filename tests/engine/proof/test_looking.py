@@ -42,8 +42,5 @@ def test_looks_between_other_calls_change_no_result(
 def test_a_planted_bug_that_uses_the_time_of_the_look_is_found(shared_server: LocalServer) -> None:
     """The planted bug enqueues a scheduled message at the time of the next call instead of its due time."""
     wrong = {"includes/happen": [("activate(p, o, member, time)", "activate(p, o, member, p.now)")]}
-    with (
-        host(USUAL, with_texts_replaced(wrong), server=shared_server) as on,
-        pytest.raises(AssertionError),
-    ):
+    with host(USUAL, with_texts_replaced(wrong), server=shared_server) as on, pytest.raises(AssertionError):
         drive(on, Extent(), sessions=False, examples=50, shrinks=False)

@@ -26,10 +26,7 @@ from sbredis.engine import (
     transact,
     transfer,
 )
-from sbredis.exceptions import (
-    MessagingEntityAlreadyExistsError,
-    MessagingEntityNotFoundError,
-)
+from sbredis.exceptions import MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError
 from sbredis.registry import EntityRecord, Namespace
 from sbredis.rules import Rule, TrueFilter
 from sbredis.transport import Transport

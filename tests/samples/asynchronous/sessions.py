@@ -93,10 +93,7 @@ async def pool(connection_string: str, queue_name: str) -> object:
             except OperationTimeoutError:
                 return
 
-    async with (
-        ServiceBusClient.from_connection_string(connection_string) as client,
-        AutoLockRenewer() as renewer,
-    ):
+    async with ServiceBusClient.from_connection_string(connection_string) as client, AutoLockRenewer() as renewer:
         for number in range(6):
             await given(client, queue_name, f"session {number}", "one", "two", "shutdown")
         await asyncio.gather(*(work(client, renewer) for _ in range(3)))

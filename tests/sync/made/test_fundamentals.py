@@ -26,12 +26,7 @@ from sbredis.exceptions import (
     SessionCannotBeLockedError,
 )
 from sbredis.management import RuleProperties, ServiceBusAdministrationClient, SqlRuleAction, SqlRuleFilter
-from sbredis.model import (
-    NEXT_AVAILABLE_SESSION,
-    ServiceBusMessage,
-    ServiceBusReceivedMessage,
-    ServiceBusReceiveMode,
-)
+from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiveMode
 from tests.sync.queues import PATIENT, HandClock, bodies, receive_exactly
 
 pytestmark = [pytest.mark.memory("the asynchronous test runs on servers"), pytest.mark.both_shapes]

@@ -16,12 +16,6 @@ from sbredis.transport import key_slot
 from tests.waiting import eventually
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run without the debug mode of asyncio, like all tests with servers."""
-    return "asyncio"
-
-
 async def registry_of(cluster: LocalCluster, namespace: str) -> ClusterNode:
     """Return the master that has the registry of a namespace. Every client queries this master first."""
     async with ServiceBusClient(cluster.url, namespace=namespace):

@@ -23,12 +23,6 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run without the debug mode of asyncio, like all tests with servers."""
-    return "asyncio"
-
-
 # -- a process that is killed ------------------------------------------------------------------------------------------
 
 PROGRAM = """

@@ -39,12 +39,6 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 """A program that runs a task, in chunks of 20 rows, and waits for a line after each hundred rows."""
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run without the debug mode of asyncio, like all tests with servers."""
-    return "asyncio"
-
-
 async def run(url: str, rows: int, until: int | None) -> int:
     """Run the program, and kill it after ``until`` times a hundred rows. Return the last number that it printed."""
     pipe = asyncio.subprocess.PIPE

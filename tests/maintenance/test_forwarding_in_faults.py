@@ -81,12 +81,6 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 """A mover that is killed at one of its calls, if its number is odd after the script has run, else before."""
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run without the debug mode of asyncio, like all tests with servers."""
-    return "asyncio"
-
-
 @asynccontextmanager
 async def mover(url: str) -> AsyncIterator[None]:
     """Run a process that moves messages, and kill it at the end."""

@@ -16,12 +16,6 @@ from tests.workers.chaos.journal import Ends, Handling, faults, handlings
 from tests.workers.chaos.scenes import failovers, kills, outages, pauses, planted, terminations
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run without the debug mode of asyncio, like all tests with servers."""
-    return "asyncio"
-
-
 @pytest.mark.long("it waits for the ends of locks")
 @pytest.mark.slow
 async def test_a_message_is_handled_again_only_after_its_worker_was_killed_and_its_lock_has_ended(

@@ -33,12 +33,6 @@ MOVED = {number * SLOTS // 25 for number in range(25)}
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    """Run without the debug mode of asyncio, like all tests with servers."""
-    return "asyncio"
-
-
-@pytest.fixture
 def nine() -> Iterator[LocalCluster]:
     """A cluster of nine masters."""
     with LocalCluster(MASTERS) as cluster:

@@ -13,12 +13,6 @@ from tests.workers.chaos.growth import handled, objects_of_ours
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run without the debug mode of asyncio, like all tests with servers."""
-    return "asyncio"
-
-
 async def test_the_memory_of_a_worker_does_not_grow_with_its_messages(server: LocalServer) -> None:
     counts: list[Counter[str]] = []
     blocks: list[int] = []

@@ -63,12 +63,6 @@ STEPS: dict[str, tuple[dict[str, bool] | None, list[int]]] = {
 """The steps, what the network does there, and the attempts that the handler sees."""
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run without the debug mode of asyncio, like all tests with servers."""
-    return "asyncio"
-
-
 async def killed(process: Process) -> None:
     process.kill()
     await process.wait()

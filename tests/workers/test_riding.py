@@ -15,12 +15,6 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """Run without the debug mode of asyncio, like all tests with servers."""
-    return "asyncio"
-
-
 async def test_an_idle_worker_makes_one_call_a_message(server: LocalServer) -> None:
     """Messages are pushed to it, and its completions say what it has seen, and how many handlers may start."""
     begun: Counter[str] = Counter()

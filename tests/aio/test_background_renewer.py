@@ -455,7 +455,6 @@ async def test_a_lock_that_is_covered_while_the_thread_looks_is_renewed_by_the_p
 
 
 @pytest.mark.long("it receives a thousand messages one by one")
-@pytest.mark.slow
 async def test_a_process_covers_many_locks_at_once(server: LocalServer) -> None:
     name = "q" * 200
     async with queue_at(server.url, name=name) as queue:

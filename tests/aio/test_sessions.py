@@ -899,7 +899,6 @@ async def test_the_order_of_sessions_survives_failovers(replicated_cluster: Loca
 
 
 @pytest.mark.long("it uses thousands of sessions")
-@pytest.mark.slow
 @in_memory
 @both
 async def test_short_lived_sessions_leave_almost_nothing_in_client_and_server(url: str, partitioned: bool) -> None:

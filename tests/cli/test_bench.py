@@ -97,7 +97,6 @@ def test_a_server_that_stops_answering_is_told_in_one_line(
 
 
 @pytest.mark.long("it measures until it is interrupted")
-@pytest.mark.slow
 def test_an_interrupted_measurement_deletes_its_queue(bus: Bus) -> None:
     bus.queue()
     with Child("bench", "--time", "1h", "--url", bus.url) as child:

@@ -120,7 +120,6 @@ def test_a_wrong_redrive_is_refused(bus: Bus, text: str) -> None:
 
 
 @pytest.mark.long("it redrives many messages in a process")
-@pytest.mark.slow
 def test_an_interrupted_redrive_says_how_far_it_came(bus: Bus) -> None:
     filled(bus)
     with Child("dlq", "redrive", "orders", "--rate", "0.5", "--url", bus.url) as child:

@@ -92,7 +92,6 @@ for path in paths:
 
 
 @pytest.mark.long("it starts a process for each command")
-@pytest.mark.slow
 def test_no_help_imports_what_it_does_not_need() -> None:
     """Each page is made in a process of its own, which has imported only the program."""
     command = [sys.executable, "-c", IMPORTS, json.dumps([sorted(HEAVY), list(EVERY)])]

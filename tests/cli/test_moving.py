@@ -262,7 +262,6 @@ def test_a_move_that_makes_no_sense_is_refused(bus: Bus, text: str) -> None:
 
 
 @pytest.mark.long("it moves many messages in a process")
-@pytest.mark.slow
 @pytest.mark.parametrize("colocated", [True, False])
 def test_an_interrupted_move_has_moved_each_message_once_or_not(bus: Bus, colocated: bool) -> None:
     """If the destination is in another partition, the messages have arrived there when the command ends."""
@@ -415,7 +414,6 @@ def test_a_dump_whose_reader_has_gone_ends_without_a_word(bus: Bus) -> None:
 
 
 @pytest.mark.long("it starts a process and interrupts it")
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_dump_whose_reader_takes_nothing_can_be_interrupted(bus: Bus, number: signal.Signals) -> None:
     bus.queue()

@@ -209,7 +209,6 @@ def test_a_worker_runs_where_the_command_says_or_else_its_module(
 
 
 @pytest.mark.long("it starts a group of processes")
-@pytest.mark.slow
 def test_the_processes_of_a_supervisor_run_where_the_command_says(bus: Bus, places: Places, tmp_path: Path) -> None:
     text = SHOWS_ITS_PLACE.format(url="'redis://127.0.0.1:1?namespace=module'", options="")
     places.module("place_of_children", text)

@@ -352,7 +352,6 @@ def test_a_message_goes_back_after_what_the_command_has_started_has_ended(bus: B
 
 
 @pytest.mark.long("it starts a process and interrupts it")
-@pytest.mark.slow
 @pytest.mark.parametrize("shell_ends", [False, True])
 def test_a_second_interruption_kills_a_command_that_does_not_end(bus: Bus, tmp_path: Path, shell_ends: bool) -> None:
     bus.queue()
@@ -378,7 +377,6 @@ def with_terminal() -> Iterator[None]:
 
 
 @pytest.mark.long("it starts a process and interrupts it")
-@pytest.mark.slow
 @pytest.mark.usefixtures("with_terminal")
 def test_the_end_of_the_terminal_ends_a_running_command(bus: Bus, tmp_path: Path) -> None:
     bus.queue()

@@ -258,7 +258,6 @@ def test_a_closed_input_is_empty_and_closed_errors_are_discarded(bus: Bus) -> No
 
 
 @pytest.mark.long("each case starts a process and interrupts it")
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("command", ["peek", "message show"])
 def test_a_command_whose_reader_takes_nothing_ends_at_the_first_signal(

@@ -221,7 +221,6 @@ def test_the_first_page_for_a_reader_runs_as_it_is_written(page: str, server: Lo
     assert "\n".join(problems(page, run_typed(ROOT / page, server.url, folder=tmp_path))) == ""
 
 
-@pytest.mark.slow
 @pytest.mark.long("each page starts an interpreter and a server")
 @pytest.mark.parametrize("page", WITH_PYTHON)
 def test_a_page_runs_exactly_as_it_is_written(page: str, binary: str | None, tmp_path: Path, seen: Path) -> None:

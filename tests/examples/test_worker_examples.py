@@ -133,7 +133,6 @@ def test_each_example_prints_the_expected_output(name: str, url: str, capsys: py
 
 
 @pytest.mark.long("they also run in memory")
-@pytest.mark.slow
 def test_all_examples_run_on_a_server(shared_server: LocalServer, capsys: pytest.CaptureFixture[str]) -> None:
     urls = {name: f"{shared_server.url}?namespace={uuid.uuid4().hex}" for name in WORKER_EXAMPLES}
     found = {name: unlike(printed_by(name, url, capsys), WORKER_EXAMPLES[name]) for name, url in urls.items()}
@@ -141,7 +140,6 @@ def test_all_examples_run_on_a_server(shared_server: LocalServer, capsys: pytest
 
 
 @pytest.mark.long("it starts the program of a worker")
-@pytest.mark.slow
 def test_an_example_runs_as_a_program(tmp_path: Path) -> None:
     """A process of a handler finds the handler in the program, too."""
     done = subprocess.run(

@@ -14,7 +14,6 @@ from tools.repository import ROOT
 
 
 @pytest.mark.long("it starts pytest in a process")
-@pytest.mark.slow
 def test_the_tests_of_a_worker_pass(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-W", "error", str(ROOT / "examples/worker_tests.py")],

@@ -47,7 +47,6 @@ def test_a_seed_gives_the_same_inputs_in_each_run() -> None:
 
 
 @pytest.mark.long("each search starts processes that need seconds")
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "what"),
     [

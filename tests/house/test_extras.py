@@ -83,7 +83,6 @@ def test_every_extra_has_a_trial_of_its_own() -> None:
 
 
 @pytest.mark.long("it makes an environment for each extra")
-@pytest.mark.slow
 @pytest.mark.parametrize("extra", sorted(set(TRIALS) - HEAVY))
 def test_the_wheel_works_with_one_extra_alone(
     extra: str, empty: Path, server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -94,7 +93,6 @@ def test_the_wheel_works_with_one_extra_alone(
 
 
 @pytest.mark.long("it makes an environment, for the test above")
-@pytest.mark.slow
 def test_a_package_of_another_extra_is_not_there(empty: Path, tmp_path: Path) -> None:
     """The environments of these tests have only what the wheel asks for."""
     python = with_extra(empty, "cli") / "python"

@@ -85,7 +85,6 @@ def only_with(extras: str) -> str:
 
 
 @pytest.mark.long("it makes an environment")
-@pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
 def test_the_first_worker_of_the_readme_runs_after_the_install_command_above_it(tmp_path: Path) -> None:
     """It has ten lines, and runs in an empty folder. Only the extras that this command installs can be imported."""

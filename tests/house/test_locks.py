@@ -285,7 +285,6 @@ def environment(tmp_path: Path) -> Path:
 
 
 @pytest.mark.long("it makes an environment")
-@pytest.mark.slow
 def test_a_file_with_another_hash_is_refused_and_not_installed(environment: Path, tmp_path: Path) -> None:
     right = wheel(tmp_path / "index", "tiny")
     checkout = tmp_path / "checkout"
@@ -320,7 +319,6 @@ def test_a_file_with_another_hash_is_refused_and_not_installed(environment: Path
 
 
 @pytest.mark.long("it makes environments")
-@pytest.mark.slow
 def test_frameworks_that_cannot_be_installed_are_named_one_by_one(tmp_path: Path) -> None:
     """The benchmark of workers then measures the others. Here there is no index, so none can be installed."""
     requirements = "benchmarks/requirements.txt"

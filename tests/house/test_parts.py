@@ -104,7 +104,6 @@ def names(folder: Path, part: str, *options: str) -> list[str]:
 
 
 @pytest.mark.long("it starts pytest four times")
-@pytest.mark.slow
 def test_each_test_is_in_exactly_one_part(tmp_path: Path) -> None:
     everything, test, rest = (names(tmp_path, part) for part in ("all", "test", "rest"))
     assert test == IN_TEST

@@ -483,7 +483,6 @@ def apply(agenda: Agenda, world: World, kind: str, what: object, more: object) -
 
 
 @pytest.mark.long("it goes through half an hour of ten thousand entities")
-@pytest.mark.slow
 def test_ten_thousand_idle_entities_cost_less_than_one_call_a_second() -> None:
     """The calls are the reads of both agendas, the readings of the census, and the renewals of the roles."""
     entities = {str(number): slots_for_name(str(number), 16, 256) for number in range(10_000)}

@@ -361,7 +361,6 @@ async def test_a_rule_of_a_newer_layout_is_not_deleted(url: str) -> None:
 
 
 @pytest.mark.long("it does so for each damage")
-@pytest.mark.slow
 @for_each("damage", UNREADABLE)
 async def test_maintenance_goes_on_with_all_other_entities(
     url: str, damage: str, caplog: pytest.LogCaptureFixture

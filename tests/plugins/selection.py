@@ -5,7 +5,7 @@ The plugin needs no marks. It leaves out a test whose target is a server or a cl
 names a function that starts a process: in its code, in its fixtures, in its parameters, or in a helper that these call.
 If a selected test still starts a process, it fails with the reason.
 
-``--quick`` also leaves out the tests marked ``slow``, and limits Hypothesis to few examples.
+``--quick`` also leaves out the tests marked ``slow`` or ``long``, and limits Hypothesis to few examples.
 
 ``--served`` selects the tests whose result may depend on the server program: those that ``--in-process`` leaves out,
 without the tests in memory.
@@ -134,6 +134,10 @@ def needs_processes(item: pytest.Item, reach: Reach) -> bool:
     return any(map(reach.starts, [item.obj, *fixtures, *given.values()]))
 
 
+def _marks_of(item: pytest.Item) -> set[str]:
+    return {mark.name for mark in item.iter_markers()}
+
+
 def depends_on_the_server(item: pytest.Item, reach: Reach) -> bool:
     """Return whether a test may start a process, and its target is not memory."""
     given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
@@ -145,7 +149,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--in-process", action="store_true", help="only tests that start no process: over memory, and of pure code"
     )
-    parser.addoption("--quick", action="store_true", help="as --in-process, without the tests marked slow")
+    parser.addoption("--quick", action="store_true", help="as --in-process, without the tests marked slow or long")
     parser.addoption("--served", action="store_true", help="only tests whose result may depend on the server")
 
 
@@ -162,7 +166,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [
             item
             for item in items
-            if needs_processes(item, reach) or (quick and item.get_closest_marker("slow") is not None)
+            if needs_processes(item, reach) or (quick and not {"slow", "long"}.isdisjoint(_marks_of(item)))
         ]
     config.hook.pytest_deselected(items=left_out)
     gone = set(left_out)
@@ -192,7 +196,8 @@ class Guard:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark and the guard; pytest calls this when it starts."""
     config.addinivalue_line(
-        "markers", "slow: takes more than a tenth of a second, or waits half a second; make quick leaves it out"
+        "markers",
+        "slow: takes more than a tenth of a second, or waits half a second; make quick leaves out slow and long tests",
     )
     if config.getoption("quick"):
         settings.register_profile("quick", max_examples=EXAMPLES)

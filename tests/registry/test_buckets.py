@@ -243,7 +243,6 @@ async def test_a_log_has_each_entity_once_with_its_last_change(namespace: Namesp
 
 
 @pytest.mark.long("it creates and deletes a thousand queues")
-@pytest.mark.slow
 @in_memory
 async def test_a_log_keeps_a_thousand_deleted_entities_and_says_what_it_has_lost(transport: Transport) -> None:
     namespace = await Namespace.open(transport, "ns", 1)

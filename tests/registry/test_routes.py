@@ -246,7 +246,6 @@ async def test_a_reader_that_is_always_too_late_gives_up_at_its_deadline(
 
 
 @pytest.mark.long("it changes rules many times")
-@pytest.mark.slow
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
 async def test_every_snapshot_is_the_state_at_one_version(
     url: str, transport: Transport, namespace: Namespace, monkeypatch: pytest.MonkeyPatch

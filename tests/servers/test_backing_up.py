@@ -48,7 +48,6 @@ def writing(server: LocalServer) -> Iterator[list[int]]:
 
 
 @pytest.mark.long("it sends until a backup is complete")
-@pytest.mark.slow
 def test_a_backup_of_a_server_that_rewrites_its_file_has_all_that_was_acknowledged(
     binary: ServerBinary, tmp_path: Path
 ) -> None:

@@ -363,7 +363,6 @@ async def take(text: str{parameters}) -> None:
 
 
 @pytest.mark.long("it starts a process for each reason")
-@pytest.mark.slow
 def test_the_program_prints_the_reason_and_no_traceback(tmp_path: Path, binary: str | None) -> None:
     apps: dict[str, tuple[dict[str, str], tuple[str, ...], str]] = {
         "unknown_entity": ({"queue": "missing"}, (), "which does not exist. Create it"),

@@ -17,7 +17,6 @@ from tests.workers.chaos.scenes import failovers, kills, outages, pauses, plante
 
 
 @pytest.mark.long("it waits for the ends of locks")
-@pytest.mark.slow
 async def test_a_message_is_handled_again_only_after_its_worker_was_killed_and_its_lock_has_ended(
     server: LocalServer, tmp_path: Path
 ) -> None:
@@ -26,7 +25,6 @@ async def test_a_message_is_handled_again_only_after_its_worker_was_killed_and_i
 
 
 @pytest.mark.long("it stops many workers")
-@pytest.mark.slow
 async def test_a_signal_lets_no_message_be_handled_twice_and_counts_no_delivery(
     server: LocalServer, tmp_path: Path
 ) -> None:
@@ -40,7 +38,6 @@ async def test_workers_outlast_an_outage_of_the_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.long("it pauses a server for seconds")
-@pytest.mark.slow
 async def test_a_pause_of_the_server_that_is_shorter_than_a_lock_lets_no_message_be_handled_twice(
     server: LocalServer, tmp_path: Path
 ) -> None:
@@ -49,7 +46,6 @@ async def test_a_pause_of_the_server_that_is_shorter_than_a_lock_lets_no_message
 
 
 @pytest.mark.long("it waits for a failover")
-@pytest.mark.slow
 async def test_workers_outlast_a_failover_and_a_slot_that_moves(
     replicated_cluster: LocalCluster, tmp_path: Path
 ) -> None:
@@ -60,7 +56,6 @@ async def test_workers_outlast_a_failover_and_a_slot_that_moves(
 
 
 @pytest.mark.long("it starts a crowd of workers")
-@pytest.mark.slow
 async def test_two_handlers_that_have_one_message_at_once_are_found(server: LocalServer, tmp_path: Path) -> None:
     """Two of the messages are given away while their handlers run, as a defect might do it."""
     found = await planted(server, tmp_path, {3, 5})

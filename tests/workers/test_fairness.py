@@ -69,7 +69,6 @@ async def town(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Town]:
 
 
 @pytest.mark.long("its handlers take real time")
-@pytest.mark.slow
 async def test_no_message_waits_in_a_buffer_while_another_worker_is_idle(town: Town) -> None:
     await town.bus.create_queue("orders", lock_duration=timedelta(seconds=5))
     begun: dict[int, list[float]] = {0: [], 1: []}
@@ -213,7 +212,6 @@ async def test_a_session_whose_time_is_over_is_given_back_although_its_messages_
 
 
 @pytest.mark.long("its handlers take real time")
-@pytest.mark.slow
 async def test_a_worker_whose_handlers_become_slow_keeps_no_messages_from_others(town: Town) -> None:
     await town.bus.create_queue("orders", lock_duration=timedelta(seconds=60))
     slow, idle = Worker(town.bus.url, max_concurrent_calls=1), Worker(town.bus.url, max_concurrent_calls=1)

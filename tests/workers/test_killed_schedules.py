@@ -11,7 +11,6 @@ from tests.workers.killed_schedules import gaps, kill_workers
 
 
 @pytest.mark.long("it kills many workers")
-@pytest.mark.slow
 async def test_each_tick_is_sent_once_while_workers_are_killed(server: LocalServer, tmp_path: Path) -> None:
     ids = await kill_workers(f"{server.url}?namespace=killed", tmp_path, workers=3, kills=2, restart=False)
     assert len(ids) >= 5

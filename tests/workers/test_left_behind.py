@@ -229,7 +229,6 @@ async def test_a_program_ends_without_a_coroutine_that_goes_on(
 
 
 @pytest.mark.long("it starts a process and interrupts it")
-@pytest.mark.slow
 @pytest.mark.parametrize("text", ["handler", "task"])
 async def test_a_second_signal_ends_a_program_that_waits_for_a_cancelled_coroutine(
     server: LocalServer, tmp_path: Path, text: str

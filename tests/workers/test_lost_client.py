@@ -131,7 +131,6 @@ async def test_a_program_whose_client_is_closed_ends_with_an_exit_code(server: L
 
 
 @pytest.mark.long("it starts a group of processes")
-@pytest.mark.slow
 async def test_a_supervisor_starts_a_process_again_whose_client_was_closed(server: LocalServer, tmp_path: Path) -> None:
     async with ServiceBusClient(server.url) as client:
         await send(client, "close")

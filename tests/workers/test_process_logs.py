@@ -65,7 +65,6 @@ async def run(folder: Path, *arguments: str) -> tuple[int, list[str]]:
 
 
 @pytest.mark.long("it starts processes for a handler")
-@pytest.mark.slow
 async def test_a_process_logs_json_as_its_worker(tmp_path: Path) -> None:
     pid, lines = await run(tmp_path, "-m", "sbredis.workers", "app:worker", "--log-format", "json")
     said = [record for record in map(json.loads, lines) if record["logger"] == "app"]
@@ -77,7 +76,6 @@ async def test_a_process_logs_json_as_its_worker(tmp_path: Path) -> None:
 
 
 @pytest.mark.long("it starts processes for a handler")
-@pytest.mark.slow
 async def test_a_process_logs_text_as_its_worker(tmp_path: Path) -> None:
     _, lines = await run(tmp_path, "-m", "sbredis.workers", "app:worker", "--log-format", "text")
     said = [line.partition(" ")[2] for line in lines if " app: " in line]
@@ -85,7 +83,6 @@ async def test_a_process_logs_text_as_its_worker(tmp_path: Path) -> None:
 
 
 @pytest.mark.long("it starts processes for a handler")
-@pytest.mark.slow
 async def test_a_process_logs_the_frames_of_its_handler(tmp_path: Path) -> None:
     _, lines = await run(tmp_path, "-m", "sbredis.workers", "app:worker", "--log-format", "json")
     of_process, of_worker = (record for record in map(json.loads, lines) if "a cup is missing" in str(record))
@@ -96,7 +93,6 @@ async def test_a_process_logs_the_frames_of_its_handler(tmp_path: Path) -> None:
 
 
 @pytest.mark.long("it starts three programs")
-@pytest.mark.slow
 async def test_a_process_logs_as_the_main_program_of_its_worker(tmp_path: Path) -> None:
     pid, lines = await run(tmp_path, "app.py")
     assert [line for line in lines if line.startswith(f"{pid} ") and "tea" in line] == [

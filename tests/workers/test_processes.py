@@ -168,7 +168,6 @@ async def test_the_process_of_a_call_that_outlasts_the_worker_is_gone(sbredis_bu
 
 
 @pytest.mark.long("it starts processes for a handler")
-@pytest.mark.slow
 async def test_idle_processes_are_used_again_and_are_gone_when_their_worker_has_ended(sbredis_bus: Bus) -> None:
     """Each handler has its own."""
     await sbredis_bus.create_queue("orders")
@@ -257,7 +256,6 @@ async def test_the_start_of_a_process_takes_no_part_of_a_timeout_and_survives_th
 
 
 @pytest.mark.long("it starts processes for a handler")
-@pytest.mark.slow
 async def test_a_process_that_died_while_it_was_idle_costs_no_attempt(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders")
     await sbredis_bus.create_queue("out")
@@ -275,7 +273,6 @@ async def test_a_process_that_died_while_it_was_idle_costs_no_attempt(sbredis_bu
 
 
 @pytest.mark.long("it starts processes for a handler")
-@pytest.mark.slow
 async def test_a_process_that_dies_is_noticed_although_a_fork_of_it_lives(sbredis_bus: Bus, tmp_path: Path) -> None:
     await sbredis_bus.create_queue("orders")
     await sbredis_bus.create_queue("out")
@@ -292,7 +289,6 @@ async def test_a_process_that_dies_is_noticed_although_a_fork_of_it_lives(sbredi
 
 
 @pytest.mark.long("it starts processes for a handler")
-@pytest.mark.slow
 @pytest.mark.parametrize("of_a_tick", [False, True])
 async def test_a_process_is_told_what_the_worker_knows_of_its_message(sbredis_bus: Bus, of_a_tick: bool) -> None:
     """Among that is that the handler before it was interrupted, and the fence of the lock."""
@@ -337,7 +333,6 @@ async def test_an_outcome_that_cannot_cross_is_a_failure_of_the_handler(sbredis_
 
 
 @pytest.mark.long("it starts processes for a handler")
-@pytest.mark.slow
 @pytest.mark.parametrize("publishes", [False, True])
 async def test_a_result_leaves_the_process_only_if_it_is_used(sbredis_bus: Bus, publishes: bool) -> None:
     await sbredis_bus.create_queue("orders", max_delivery_count=1)
@@ -363,7 +358,6 @@ async def test_a_result_leaves_the_process_only_if_it_is_used(sbredis_bus: Bus, 
 
 
 @pytest.mark.long("it starts processes for a handler")
-@pytest.mark.slow
 async def test_a_handler_in_a_process_can_start_and_end_processes_of_its_own(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders")
     await sbredis_bus.create_queue("out")

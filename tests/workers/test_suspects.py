@@ -415,7 +415,6 @@ async def test_one_message_that_kills_takes_no_others_with_it(
 
 
 @pytest.mark.long("it fills memory")
-@pytest.mark.slow
 async def test_a_message_that_eats_memory_takes_no_others_with_it(server: LocalServer, tmp_path: Path) -> None:
     """The killer of memory is one of the test: that of the machine would need a limit that only root can set."""
     killing = asyncio.create_task(kill_large_processes(tmp_path))
@@ -468,7 +467,6 @@ async def check_that_it_dies_alone(server: LocalServer, tmp_path: Path, most: in
 
 
 @pytest.mark.long("each kill costs a lock, and messages without sessions show it sooner")
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("most", "processes", "app"),
     [
@@ -605,7 +603,6 @@ async def test_a_killed_worker_counts_no_delivery_of_what_it_had_only_fetched_ah
 
 
 @pytest.mark.long("two outages are longer than a lock, and four processes start")
-@pytest.mark.slow
 async def test_an_outage_longer_than_a_lock_makes_nobody_work_one_by_one(server: LocalServer, tmp_path: Path) -> None:
     """The processes of a worker stand still for longer than a lock, twice, with all messages in their hands."""
     async with ServiceBusClient(server.url) as client:

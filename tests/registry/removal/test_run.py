@@ -32,7 +32,6 @@ def test_an_unused_entity_is_removed_and_a_used_one_is_not() -> None:
 
 
 @pytest.mark.long("each search takes as long as the run without a bug")
-@pytest.mark.slow
 @pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.name in QUICK], ids=lambda bug: bug.name)
 def test_a_planted_bug_is_found(bug: Bug) -> None:
     assert find(bug, 3_000) is not None

@@ -15,7 +15,6 @@ SPEED = r" +[\d,]+ rows/s +[\d,]+ rows/s +\d+\.\d\d x  ≥ \d\.\d  (met|MISSED)"
 
 
 @pytest.mark.long("it runs a whole benchmark")
-@pytest.mark.slow
 @pytest.mark.usefixtures("spark")  # says why the test is skipped where there is no Java
 def test_the_short_form_reports_its_rows() -> None:
     """It has a Spark of its own. Jobs with rows as few as these take as long as Spark needs to begin."""

@@ -77,7 +77,6 @@ def starts_spark(job: Job) -> bool:
 
 
 @pytest.mark.long("it starts a Spark of its own")
-@pytest.mark.slow
 def test_ctrl_c_while_spark_starts_leaves_no_process(shared_server: LocalServer, tmp_path: Path) -> None:
     job = Job(shared_server.url, tmp_path, "skew", "orders", "--url-env", "SBREDIS_URL")
     try:

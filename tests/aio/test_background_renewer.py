@@ -340,7 +340,6 @@ kept = asyncio.run(main())
 """
 
 
-@pytest.mark.slow
 def test_a_renewer_that_was_not_closed_does_not_hold_up_the_interpreter() -> None:
     done = subprocess.run([sys.executable, "-c", _UNCLOSED], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
@@ -367,7 +366,6 @@ def stand_in_of(renewer: BackgroundLockRenewer) -> subprocess.Popen[bytes] | Non
     return None if stand_in is None else stand_in._process
 
 
-@pytest.mark.slow
 async def test_a_process_that_is_killed_is_started_again_and_ends_with_the_renewer(
     server: LocalServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -413,7 +411,6 @@ async def test_a_process_that_does_not_begin_is_refused(server: LocalServer, mon
             assert stand_in_of(renewer) is not None
 
 
-@pytest.mark.slow
 async def test_what_other_modules_of_the_process_print_ends_neither_it_nor_the_renewals(
     server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -428,7 +425,6 @@ async def test_what_other_modules_of_the_process_print_ends_neither_it_nor_the_r
         assert thread_of(renewer).is_alive()
 
 
-@pytest.mark.slow
 async def test_a_lock_that_is_covered_while_the_thread_looks_is_renewed_by_the_process(server: LocalServer) -> None:
     """The look has begun before, so it misses the lock. The next one takes long, as if the thread did not run."""
     looks, covered, over = threading.Event(), threading.Event(), threading.Event()

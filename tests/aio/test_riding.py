@@ -320,7 +320,6 @@ def cut(network: Scissors, times: int) -> bool:
     return network.cuts > times
 
 
-@pytest.mark.slow
 async def test_lost_replies_start_no_handler_twice(server: LocalServer) -> None:
     handlers = Handlers()
     async with (

@@ -788,7 +788,6 @@ async def test_a_batch_keeps_the_session_id_that_a_message_had_when_it_was_added
 # -- faults ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 async def test_a_session_is_released_when_a_server_answers_that_was_away(tmp_path: Path) -> None:
     """The server is away for longer than the closing waits, and the lock is much longer."""
     with LocalServer(directory=tmp_path, config={"appendonly": "yes", "appendfsync": "always"}) as server:

@@ -20,9 +20,6 @@ from tests.children import child
 from tests.plugins.parts import first
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.slow
-
-
 # -- a process that is killed ------------------------------------------------------------------------------------------
 
 PROGRAM = """

@@ -186,7 +186,6 @@ async def test_without_notes_a_later_run_may_have_more_rows(client: ServiceBusCl
     assert await write(client, 0, range(300), tasks=None) == WriteSummary(150, 150, 0, ())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("target", ["server"], indirect=True)  # ten thousand marks take longest in memory
 async def test_rows_are_stored_also_if_there_is_no_room_for_a_note(
     client: ServiceBusClient, caplog: pytest.LogCaptureFixture

@@ -435,7 +435,6 @@ async def fill(client: ServiceBusClient, name: str, value: str, count: int = 10_
 MARKS = [("b", 170, True), ("s", 2400, False), ("b", 160, False), ("a", 2, True), ("a", 0, False)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("target", ["server"], indirect=True)  # ten thousand marks take longest in memory
 @pytest.mark.parametrize(
     ("kind", "hours", "room"),

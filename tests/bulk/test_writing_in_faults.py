@@ -17,8 +17,6 @@ from tests.aio.scissors import Scissors
 from tests.children import child
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.slow
-
 PROGRAM = """
 import asyncio, sys
 from sbredis.aio import ServiceBusClient

@@ -72,7 +72,6 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.slow
 def test_a_file_is_planned_applied_and_exported(sbredis: Command, file: Path, tmp_path: Path) -> None:
     assert sbredis("apply", str(file), "--plan") == (3, PLANNED, "")
     assert sbredis("queue", "list", "-o", "json").json == [], "a plan changes nothing"

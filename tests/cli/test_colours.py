@@ -14,8 +14,6 @@ import pytest
 from tests.cli.conftest import Bus
 from tools.repository import ROOT
 
-pytestmark = pytest.mark.slow
-
 ESCAPE = "\x1b["
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-7]|9[0-7])(?:;\d+)*m")
 COMMANDS = [("doctor",), ("queue", "list"), ("peek", "orders")]

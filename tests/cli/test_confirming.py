@@ -16,8 +16,6 @@ from tests.cli.conftest import Bus, Command
 from tests.waiting import wait_until
 from tools.repository import ROOT
 
-pytestmark = pytest.mark.slow
-
 Answer = Callable[["subprocess.Popen[str]", int], None]
 
 

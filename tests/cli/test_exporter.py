@@ -83,7 +83,6 @@ def test_the_numbers_of_an_entity_are_json() -> None:
     }
 
 
-@pytest.mark.slow
 def test_the_exporter_answers_until_it_is_told_to_end(bus: Bus) -> None:
     bus.queue()
     bus.did("send", "orders", "x", "--count", "3")
@@ -98,7 +97,6 @@ def test_the_exporter_answers_until_it_is_told_to_end(bus: Bus) -> None:
         assert process.wait(60) == 143
 
 
-@pytest.mark.slow
 def test_the_exporter_says_when_servers_do_not_answer() -> None:
     with exporting("redis://127.0.0.1:1") as (address, process):
         assert fetched(f"{address}/metrics").splitlines()[-1] == "sbredis_up 0"

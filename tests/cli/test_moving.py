@@ -402,7 +402,6 @@ def test_a_dump_chooses_messages(bus: Bus) -> None:
     assert [row["body"] for row in bus.did("dump", "orders", "--dead-letters").rows] == ["1"]
 
 
-@pytest.mark.slow
 def test_a_dump_whose_reader_has_gone_ends_without_a_word(bus: Bus) -> None:
     bus.queue()
     bus.did("send", "orders", "x" * 1000, "--count", "500")

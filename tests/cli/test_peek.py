@@ -129,7 +129,6 @@ def test_a_remark_says_that_there_are_more_messages_than_are_shown(bus: Bus) -> 
     assert bus.did("dlq", "list", "orders", "--count", "21").err == ""
 
 
-@pytest.mark.slow
 def test_new_messages_are_followed(bus: Bus) -> None:
     bus.queue()
     bus.did("send", "orders", "--lines", "-p", "a:=1", stdin=b"first\nsecond\n")

@@ -55,7 +55,6 @@ def test_only_the_program_changes_the_garbage_collector(given: str, changes: boo
 # -- servers -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_server_is_started_shown_used_and_stopped(sbredis: Command, tmp_path: Path) -> None:
     folder = str(tmp_path / "bus")
     assert sbredis("server", "status", folder) == (3, f"no server is kept on {folder}\n", "")
@@ -85,7 +84,6 @@ def test_a_wrong_server_is_refused(sbredis: Command, tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["mine.txt"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_server_in_the_foreground_ends_with_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     running = subprocess.Popen(
@@ -337,7 +335,6 @@ def test_a_connection_string_names_the_namespace(url: str, expected: str) -> Non
 # -- maintenance -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", first(1, [signal.SIGINT, signal.SIGTERM], "it starts a process and interrupts it"))
 def test_messages_are_forwarded_until_the_command_is_interrupted(bus: Bus, number: signal.Signals) -> None:
@@ -459,7 +456,6 @@ COMPLETED = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("patient")
 def test_names_of_entities_are_completed(sbredis: Command, bus: Bus) -> None:
     bus.queue("orders")
@@ -507,7 +503,6 @@ def test_the_demonstration_is_found() -> None:
 # -- all commands ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_broken_pipe_is_quiet(bus: Bus) -> None:
     for number in range(3):
         bus.queue(f"queue-{number}")

@@ -202,7 +202,6 @@ def test_options_that_do_not_fit_are_refused(bus: Bus, text: str) -> None:
     assert counts(bus) == [("1", 0)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("session", [False, True])
 def test_when_the_reader_of_a_pipe_has_gone_the_rest_goes_back_uncounted(bus: Bus, session: bool) -> None:
     bus.queue(requires_session=session)
@@ -217,7 +216,6 @@ def test_when_the_reader_of_a_pipe_has_gone_the_rest_goes_back_uncounted(bus: Bu
     assert len(left) in {99, 100}
 
 
-@pytest.mark.slow
 def test_when_it_is_interrupted_what_was_not_dealt_with_goes_back_uncounted(bus: Bus) -> None:
     """The reader does not take the end of the line, so no message is dealt with."""
     bus.queue()
@@ -253,7 +251,6 @@ class Handler:
         return status.exists() and status.read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
 
 
-@pytest.mark.slow
 def test_when_it_is_interrupted_all_that_a_running_command_has_started_ends_and_its_message_goes_back(
     bus: Bus, tmp_path: Path
 ) -> None:
@@ -276,7 +273,6 @@ def test_a_command_that_follows_waits_on_the_server_for_a_second_at_least(
     assert wait_of(given, follow=follow) == waits
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("session", first(2, ["", "ann", "next"], "any session is received from in the same way"))
 def test_following_without_a_wait_listens_instead_of_asking_again_and_again(
     bus: Bus, server: LocalServer, session: str
@@ -290,7 +286,6 @@ def test_following_without_a_wait_listens_instead_of_asking_again_and_again(
         assert child.end() == (130, "interrupted: received 0 messages\n")
 
 
-@pytest.mark.slow
 def test_following_outlasts_an_outage(sbredis: Command) -> None:
     """The outage is told of once, and a message that is sent after it is received."""
     with LocalServer(config={"appendonly": "yes", "appendfsync": "always"}) as server:
@@ -311,7 +306,6 @@ def test_following_outlasts_an_outage(sbredis: Command) -> None:
             assert child.end() == (130, "The server answers again.\ninterrupted: received 2 messages\n")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("session", first(1, ["ann", "next"], "the lock of any session ends in the same way"))
 def test_following_outlasts_the_lock_on_a_session(sbredis: Command, session: str) -> None:
     """The command waits for a session that is free. If it loses the lock in an outage, it accepts a session again."""
@@ -336,7 +330,6 @@ def test_following_outlasts_the_lock_on_a_session(sbredis: Command, session: str
             assert shown.endswith("The server answers again.\ninterrupted: received 2 messages\n")
 
 
-@pytest.mark.slow
 def test_a_message_goes_back_after_what_the_command_has_started_has_ended(bus: Bus, tmp_path: Path) -> None:
     """The shell ends at once, and the program that it has started needs some time."""
     bus.queue()
@@ -390,7 +383,6 @@ def test_the_end_of_the_terminal_ends_a_running_command(bus: Bus, tmp_path: Path
     assert not handler.done.exists()
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("with_terminal")
 def test_the_terminal_may_end_before_the_command_knows_the_process_that_it_has_started(
     bus: Bus, tmp_path: Path

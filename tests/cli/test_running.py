@@ -145,7 +145,6 @@ def test_an_interruption_while_the_command_is_imported_says_that_nothing_was_don
     assert sbredis("queue", "list") == (130, "", "interrupted before anything was done\n")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "said"),
     first(
@@ -182,7 +181,6 @@ sys.exit(code)
 """
 
 
-@pytest.mark.slow
 def test_an_interruption_at_the_end_of_the_interpreter_shows_no_traceback() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", LINGERING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -233,7 +231,6 @@ def in_shell(bus: Bus, arguments: str, redirection: str) -> subprocess.Completed
     return subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False, timeout=60)
 
 
-@pytest.mark.slow
 def test_with_a_closed_output_nothing_is_received(bus: Bus) -> None:
     bus.queue()
     bus.did("send", "orders", "x")
@@ -243,7 +240,6 @@ def test_with_a_closed_output_nothing_is_received(bus: Bus) -> None:
     assert [(each["body"], each["delivery_count"]) for each in bus.peek()] == [("x", 0)]
 
 
-@pytest.mark.slow
 def test_a_closed_input_is_empty_and_closed_errors_are_discarded(bus: Bus) -> None:
     bus.queue()
     ran = in_shell(bus, "send orders", "<&- 2>&-")

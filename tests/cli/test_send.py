@@ -176,7 +176,6 @@ def test_a_server_that_does_not_answer_is_named_with_the_time_tried(bus: Bus, mo
     assert "s3cret" not in ran.err
 
 
-@pytest.mark.slow
 def test_lines_are_sent_as_they_come_and_an_interruption_says_how_many(bus: Bus) -> None:
     bus.queue()
     with Child("send", "orders", "--lines", "--url", bus.url, stdin=subprocess.PIPE) as child:

@@ -337,7 +337,6 @@ def test_a_stdin_that_cannot_be_read_has_no_connection_string(bus: Bus, monkeypa
     assert ran.err.startswith("sbredis: stdin cannot be read: Input/output error.\n")
 
 
-@pytest.mark.slow
 def test_what_follows_the_connection_string_is_left_in_the_pipe(bus: Bus) -> None:
     bus.queue()
     ran = subprocess.run(

@@ -16,8 +16,6 @@ from tests.servers.data import content, last_increment, write_data
 from tests.servers.processes import processes_in
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:

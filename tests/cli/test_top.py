@@ -262,7 +262,6 @@ def live(url: str) -> Iterator[Screen]:
         screen.close()
 
 
-@pytest.mark.slow
 def test_the_screen_is_live_and_obeys_keys(bus: Bus) -> None:
     bus.queue()
     bus.queue("letters")
@@ -278,7 +277,6 @@ def test_the_screen_is_live_and_obeys_keys(bus: Bus) -> None:
         assert screen.end() == 0
 
 
-@pytest.mark.slow
 def test_the_terminal_is_restored_after_an_interruption(bus: Bus) -> None:
     bus.queue()
     with live(bus.url) as screen:

@@ -35,7 +35,6 @@ def sessions() -> Iterator[tuple[list[str], str]]:
             yield words[1:], printed
 
 
-@pytest.mark.slow
 def test_the_sessions_print_what_the_page_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -215,7 +215,6 @@ def conflicts(page: str, left: dict[str, str], seen: Path) -> list[str]:
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "docs/queues.md"])
 def test_the_first_page_for_a_reader_runs_as_it_is_written(page: str, server: LocalServer, tmp_path: Path) -> None:
     assert "\n".join(problems(page, run_typed(ROOT / page, server.url, folder=tmp_path))) == ""

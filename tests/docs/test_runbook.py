@@ -21,7 +21,6 @@ from sbredis.servers import LocalServer, find_kept, stop_kept
 from tests.waiting import eventually
 from tools.repository import ROOT
 
-pytestmark = pytest.mark.slow
 PAGE = (ROOT / "docs" / "runbook.md").read_text("utf-8")
 
 

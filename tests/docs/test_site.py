@@ -47,7 +47,6 @@ def listed(entries: list[dict[str, Any]]) -> Iterator[str]:
 # -- pages and navigation ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_the_navigation_lists_every_page_once() -> None:
     """The pages of single examples are the exception: the page about the examples lists them."""
     found = list(listed(CONFIGURATION["project"]["nav"]))

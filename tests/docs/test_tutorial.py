@@ -112,7 +112,6 @@ def run(command: str, output: list[str], folder: Path) -> list[str]:
     return [command, *problems, complained] if problems or process.returncode else []
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("binary")
 @pytest.mark.parametrize("part", first(1, parts(PAGE).values(), "it runs many programs"), ids=parts(PAGE))
 def test_the_tutorial_works_as_it_is_typed(part: str, tmp_path: Path) -> None:

@@ -41,12 +41,10 @@ def test_the_file_has_what_is_assembled_from_the_lua_files() -> None:
     assert from_json(as_json(made)) == made == assembled()
 
 
-@pytest.mark.slow
 def test_a_process_assembles_nothing_if_the_file_is_up_to_date(copied: Path) -> None:
     assert told(copied) == [assembled().library_name, "False", "False"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", first(1, ["lua/includes/calls/begin.lua", "lua/send.lua"], "each copies the package"))
 def test_a_change_of_a_lua_file_is_not_ignored(copied: Path, name: str) -> None:
     path = copied / "sbredis" / name
@@ -55,7 +53,6 @@ def test_a_change_of_a_lua_file_is_not_ignored(copied: Path, name: str) -> None:
     assert (name != assembled().library_name, changed, assembles) == (True, "True", "True")
 
 
-@pytest.mark.slow
 def test_a_change_of_a_constant_or_another_file_is_not_ignored(copied: Path) -> None:
     bands = copied / "sbredis" / "engine" / "_lifecycle.py"
     text = bands.read_text("utf-8")
@@ -65,7 +62,6 @@ def test_a_change_of_a_constant_or_another_file_is_not_ignored(copied: Path) -> 
     assert (name != assembled().library_name, assembles) == (True, "True")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("content", first(1, [b'["x",{},{},"sb_1"]', None, b"", b"["], "each copies the package"))
 def test_a_file_that_is_missing_or_damaged_is_ignored(copied: Path, content: bytes | None) -> None:
     file = copied / "sbredis" / "lua" / "assembled.json"

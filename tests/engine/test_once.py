@@ -46,7 +46,6 @@ async def test_keys_whose_windows_have_ended_are_deleted(world: World) -> None:
     assert await counted(world) == (10, 0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("target", ["server"], indirect=True)  # memory has the same limit, and takes longest to fill
 async def test_a_partition_without_room_forgets_the_keys_whose_windows_end_first(world: World) -> None:
     """The keys have up to 8 MB together."""

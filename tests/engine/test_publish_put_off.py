@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import takewhile
 
-import pytest
-
 from sbredis.engine import (
     NO_CALL_ID,
     Changes,
@@ -22,8 +20,6 @@ from tests.engine.model import Refused
 from tests.engine.proof.extent import BOUNDS
 from tests.engine.proof.hosts import Host, host, with_bounds
 from tests.engine.taking import first_token, receiving
-
-pytestmark = pytest.mark.slow
 
 NOW, LOCK = 1_700_000_000_000, 5_000
 SETTINGS = PartitionSettings(clock="test", topic=True, lock_duration=LOCK)

@@ -532,7 +532,6 @@ async def refused(bench: Bench, script: str, case: Case) -> None:
     assert str(error).startswith(text) is not isinstance(caught.value, PartRefusedError)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("target", ["server"], indirect=True)  # the state machines provoke all refusals in memory too
 @pytest.mark.parametrize(("on", "settings"), KINDS.items(), ids=[*KINDS])
 async def test_a_refused_call_returns_the_expected_code_and_changes_nothing(busy: Bench, on: str) -> None:
@@ -607,7 +606,6 @@ def too_few() -> Iterator[tuple[str, tuple[Argument, ...]]]:
         yield from ((script, whole[:number]) for number in range(5 + len(contract_of(script).arguments)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("target", ["server"])
 async def test_a_call_that_lacks_arguments_is_refused(bench: Bench) -> None:
     """Any number of arguments may be missing. If the incarnation is missing too, the refusal says that the entity is
@@ -626,7 +624,6 @@ async def test_a_call_with_too_many_arguments_is_refused(bench: Bench) -> None:
             assert await sent_in_vain(bench, script, *whole) == "BADCALL", script
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("target", ["memory"])
 async def test_an_invalid_message_name_is_refused(bench: Bench) -> None:
     """An invalid name is not reported as a message whose lock is lost."""

@@ -67,7 +67,6 @@ async def test_the_bytes_of_a_range_are_limited_but_it_has_at_least_one_message(
     assert (await reader.plan(room=10_000)).rows == 2
 
 
-@pytest.mark.slow
 async def test_committing_removes_messages_in_shares_before_a_plan_is_made(bench: Bench, reader: Reader) -> None:
     for _ in range(3):
         await bench.send(*of(1000))
@@ -247,7 +246,6 @@ async def test_committed_messages_are_noted_as_completed(bench: Bench) -> None:
 # -- many messages -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("target", ["server"], indirect=True)
 async def test_many_pinned_messages_that_have_expired_delay_no_scheduled_message(bench: Bench, reader: Reader) -> None:
     """Due work begins after the pinned messages, so the first call activates the scheduled one."""
@@ -303,7 +301,6 @@ async def test_a_share_has_messages_of_several_levels(bench: Bench) -> None:
     assert held["m0"].keys() == {later[0].encode()}
 
 
-@pytest.mark.slow
 async def test_a_partition_stays_reserved_while_messages_are_pinned_or_committed(bench: Bench, reader: Reader) -> None:
     await bench.send(*of(1000))
     await bench.send(*of(3, 1000))

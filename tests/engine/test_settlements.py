@@ -214,7 +214,6 @@ async def test_the_ids_of_records_leap_when_a_failover_may_have_lost_some(bench:
     assert (told.next.number, told.lost, len(told.settlements)) == (2, 0, 1)
 
 
-@pytest.mark.slow
 @AUDITED
 @pytest.mark.parametrize("target", ["server"], indirect=True)  # the server decides how many records it removes
 async def test_the_stream_keeps_about_the_last_million_settlements(bench: Bench) -> None:

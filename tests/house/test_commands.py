@@ -120,7 +120,6 @@ def test_the_demonstration_installs_no_tools_for_tests() -> None:
     assert re.search(r"^demo: environment-demo ", MAKEFILE, re.MULTILINE)
 
 
-@pytest.mark.slow
 def test_an_installation_shows_signs_of_life(tmp_path: Path) -> None:
     """Here a shell stands in for Python and pip. It ends when the test has seen what it does."""
     checkout = tmp_path / "a checkout"

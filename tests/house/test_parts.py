@@ -119,7 +119,6 @@ def test_a_long_test_gives_a_reason(arguments: tuple[object, ...], request: pyte
         list(parts_of([request.node]))
 
 
-@pytest.mark.slow
 def test_a_run_stops_at_a_long_test_without_a_reason(tmp_path: Path) -> None:
     text = """
 import pytest

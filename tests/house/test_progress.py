@@ -79,7 +79,6 @@ def test_skipped():
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("workers", first(1, [(), ("-n", "2")], "pytest starts workers"), ids=["alone", "with workers"])
 def test_a_run_names_each_failure_at_once_and_prints_no_dots(workers: tuple[str, ...], tmp_path: Path) -> None:
     ran = run(tmp_path, FAILING, "--progress", "part", *workers)
@@ -94,7 +93,6 @@ def test_a_run_names_each_failure_at_once_and_prints_no_dots(workers: tuple[str,
     assert ran.stdout.splitlines()[-1].startswith("1 failed, 1 passed, 1 skipped, 1 error in ")
 
 
-@pytest.mark.slow
 def test_the_progress_of_a_run_whose_output_is_collected_is_seen_at_once(tmp_path: Path) -> None:
     """The descriptor 3 gets it, as ``tools/side-by-side`` arranges it."""
     command = f"exec 3>told; exec {sys.executable} -m pytest -q -p tests.plugins.progress --rootdir=. --progress part"
@@ -126,7 +124,6 @@ def test_next():
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "workers", first(1, [(), ("-n", "1")], "pytest starts a worker"), ids=["alone", "with a worker"]
 )

@@ -28,8 +28,6 @@ from tests.maintenance.test_forwarding import moving_of
 from tests.transport.between import Between
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.slow
-
 DISTURBANCES = int(os.environ.get("SBREDIS_FORWARD_FAULTS", "4"))
 """The number of disturbances. The long form has 20: four kinds and three queues take turns."""
 EACH = 40

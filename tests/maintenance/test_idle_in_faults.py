@@ -21,8 +21,6 @@ from sbredis.testing import TestClock
 from sbredis.transport import key_slot
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.slow
-
 QUEUES = 12
 FIVE = timedelta(minutes=5)
 IDLE = 300_000

@@ -447,7 +447,6 @@ async def test_two_clients_that_both_believe_they_hold_the_role_publish_once(
         assert Counter(await subject.take_bodies("one")) == Counter(str(number) for number in range(200))
 
 
-@pytest.mark.slow
 @on_one_server
 async def test_scheduling_without_a_maintenance_client_warns_once(
     url: str, partitioned: bool, caplog: pytest.LogCaptureFixture
@@ -472,7 +471,6 @@ async def test_scheduling_without_a_maintenance_client_warns_once(
         assert warnings() == 1
 
 
-@pytest.mark.slow
 @on_one_server
 async def test_scheduling_with_a_maintenance_client_does_not_warn(
     url: str, partitioned: bool, caplog: pytest.LogCaptureFixture

@@ -284,7 +284,6 @@ async def test_concurrent_callers_get_messages_from_the_buffer_in_the_order_of_t
             assert [text for texts in received for text in texts] == [str(number) for number in range(20)]
 
 
-@pytest.mark.slow
 async def test_a_closed_receiver_gives_back_its_stock_when_a_server_answers_that_was_away(tmp_path: Path) -> None:
     """The server is away for longer than the closing waits, and the locks are much longer."""
     with LocalServer(directory=tmp_path, config={"appendonly": "yes", "appendfsync": "always"}) as server:

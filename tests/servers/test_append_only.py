@@ -136,7 +136,6 @@ def is_known_to_be_stricter(data: bytes, found: FileReading, other: int) -> bool
     return found.whole < other and (odd or data[found.stopped :].startswith((b"#", b"*0")))
 
 
-@pytest.mark.slow
 def test_files_are_cut_where_the_program_of_the_server_cuts_them(binary: ServerBinary, tmp_path: Path) -> None:
     path = tmp_path / "appendonly.aof.1.incr.aof"
     differing: list[tuple[bytes, FileReading, int]] = []

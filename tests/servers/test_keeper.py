@@ -14,8 +14,6 @@ from sbredis.servers import LocalServer, acquire, find_kept, free_port, start_ke
 from tests.servers.data import ask
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:

@@ -71,7 +71,6 @@ def test_the_release_of_java_is_read_from_its_version(text: str, release: int | 
     assert java_release(text) == release
 
 
-@pytest.mark.slow
 def test_importing_the_package_imports_neither_pyspark_nor_pyarrow() -> None:
     code = (
         "import sys, sbredis.spark; print([name for name in ('pyspark', 'pyarrow', 'pandas') if name in sys.modules])"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
@@ -14,7 +12,6 @@ from sbredis.servers import LocalServer
 from sbredis.workers import Worker
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.slow
 LOCK = timedelta(seconds=5)
 
 

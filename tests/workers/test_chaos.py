@@ -32,7 +32,6 @@ async def test_a_signal_lets_no_message_be_handled_twice_and_counts_no_delivery(
     assert "delivery count at most 1" in said
 
 
-@pytest.mark.slow
 async def test_workers_outlast_an_outage_of_the_server(tmp_path: Path) -> None:
     assert await outages(tmp_path, 1, ("plain", "session"), 1, 1.0)
 

@@ -43,7 +43,6 @@ def collector() -> Iterator[None]:
     gc.set_threshold(*before)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("execution", ["thread", "process"])
 @pytest.mark.parametrize("arguments", first(1, [("--processes", "1"), ()], "each starts a program"))
 async def test_a_program_that_is_a_worker_freezes_what_it_has_made_at_its_start(

@@ -14,8 +14,6 @@ from sbredis.servers import LocalServer
 from tests.waiting import eventually
 from tests.workers.worker_programs import Program, program, send
 
-pytestmark = pytest.mark.slow
-
 WAITING = """
     import asyncio, os, pathlib
     from sbredis.workers import Context, Worker

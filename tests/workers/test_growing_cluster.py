@@ -20,8 +20,6 @@ from sbredis.transport import key_slot
 from sbredis.workers import Worker
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.slow
-
 MASTERS = 9
 SLOTS = 256
 PARTITIONS = 64

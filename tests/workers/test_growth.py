@@ -5,12 +5,8 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-import pytest
-
 from sbredis.servers import LocalServer
 from tests.workers.chaos.growth import handled, objects_of_ours
-
-pytestmark = pytest.mark.slow
 
 
 async def test_the_memory_of_a_worker_does_not_grow_with_its_messages(server: LocalServer) -> None:

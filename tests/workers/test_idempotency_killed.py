@@ -24,8 +24,6 @@ from tests.aio.scissors import Scissors
 from tests.children import child
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.slow
-
 DYING = """
 import asyncio, os, signal, sys
 from sbredis.workers import Context, Idempotency, Worker

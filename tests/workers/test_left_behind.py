@@ -202,7 +202,6 @@ async def send_all(bus: Bus, count: int) -> None:
 # -- programs ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("arguments", first(1, [(), ("--processes", "1")], "it starts a group of processes"))
 @pytest.mark.parametrize(
     ("text", "said"),
@@ -245,7 +244,6 @@ async def test_a_second_signal_ends_a_program_that_waits_for_a_cancelled_corouti
             assert await worker.process.wait() == 128 + signal.SIGTERM
 
 
-@pytest.mark.slow
 async def test_the_application_goes_on_after_a_program_that_ends_without_a_coroutine(
     server: LocalServer, tmp_path: Path
 ) -> None:

@@ -30,8 +30,6 @@ from tests.waiting import eventually
 from tests.workers.process_handlers import hold, hold_the_interpreter, stay_once
 from tests.workers.worker_programs import has_ended, program, send
 
-pytestmark = pytest.mark.slow
-
 LOCK = timedelta(seconds=5)
 
 

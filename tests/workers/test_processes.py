@@ -319,7 +319,6 @@ async def test_a_process_is_told_what_the_worker_knows_of_its_message(sbredis_bu
     assert (tick or "").endswith("+09:00") == of_a_tick
 
 
-@pytest.mark.slow
 async def test_an_outcome_that_cannot_cross_is_a_failure_of_the_handler(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders", max_delivery_count=1)
     worker = Worker(sbredis_bus.url)
@@ -398,7 +397,6 @@ print(process._process.pid)
 """
 
 
-@pytest.mark.slow
 def test_a_program_ends_although_its_worker_has_left_processes_behind() -> None:
     """The processes ignore the signal with which Python ends them."""
     done = subprocess.run(

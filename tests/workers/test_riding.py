@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
-
 from sbredis.client import connection_of
 from sbredis.servers import LocalServer
 from sbredis.workers import Worker
 from tests.aio.queues import Calls, queue_at
 from tests.waiting import eventually
-
-pytestmark = pytest.mark.slow
 
 
 async def test_an_idle_worker_makes_one_call_a_message(server: LocalServer) -> None:

@@ -89,7 +89,6 @@ def test_signals_that_come_together_are_one_request() -> None:
     ]
 
 
-@pytest.mark.slow
 def test_ctrl_c_and_the_signal_of_the_supervisor_are_one_signal_for_a_supervised_worker(tmp_path: Path) -> None:
     """uvloop calls a handler twice if another signal that has a handler comes at almost the same time."""
     done = subprocess.run(

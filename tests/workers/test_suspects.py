@@ -321,7 +321,6 @@ async def beside_a_suspect(bus: Bus) -> tuple[Worker, list[str]]:
     return worker, began
 
 
-@pytest.mark.slow
 async def test_the_process_of_a_handler_is_ready_before_the_turn_of_a_suspect_begins(
     sbredis_bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,7 +340,6 @@ async def test_the_process_of_a_handler_is_ready_before_the_turn_of_a_suspect_be
         assert json.loads(str(out)) == ["suspect", 2]
 
 
-@pytest.mark.slow
 async def test_a_suspect_whose_process_cannot_start_fails_and_does_not_hold_up_others(
     sbredis_bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -396,7 +394,6 @@ def starts(folder: Path) -> Counter[str]:
     return Counter(line.split()[1] for line in log.read_text().splitlines()) if log.exists() else Counter()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("most", "processes", "app"),
     [
@@ -509,7 +506,6 @@ async def test_in_sessions_a_message_that_kills_takes_no_others_with_it_and_what
         assert not {texts[1], texts[2]} & set(order[:alone])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("session", first(1, ["s", None], "each kill costs the start of a process"))
 async def test_under_a_supervisor_the_dead_letter_names_the_signal(
     server: LocalServer, tmp_path: Path, session: str | None
@@ -580,7 +576,6 @@ async def lapsed(client: ServiceBusClient) -> None:
         await receiver.release_message(message)
 
 
-@pytest.mark.slow
 async def test_a_killed_worker_counts_no_delivery_of_what_it_had_only_fetched_ahead(
     server: LocalServer, tmp_path: Path
 ) -> None:

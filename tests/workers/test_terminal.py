@@ -135,7 +135,6 @@ def test_a_line_of_json_has_what_its_call_has_given(monkeypatch: pytest.MonkeyPa
     assert set(line) == {"time", "level", "logger", "message", "process", *facts, "path", "keys"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("options", first(1, [[], ["--processes", "2"]], "it starts a group of processes"))
 def test_a_worker_shows_itself_on_a_terminal_and_ctrl_c_lets_it_finish(
     options: list[str], tmp_path: Path, server: LocalServer

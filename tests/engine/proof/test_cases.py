@@ -21,8 +21,6 @@ from tests.engine.proof.town import Town
 from tests.engine.terms import Event, State
 from tests.plugins.parts import first
 
-pytestmark = pytest.mark.slow
-
 
 def reached(*, sessions: bool) -> set[object]:
     """Bring every transition about that a queue makes. Return them."""

@@ -13,7 +13,6 @@ from tests.engine.proof.moves_run import prove
 from tests.plugins.parts import first
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", first(1, reversed(KINDS), "steps in memory take several times as long"))
 def test_each_message_is_at_one_place_in_the_end(kind: Kind, shared_server: LocalServer) -> None:
     with host(kind, server=shared_server) as on:
@@ -22,7 +21,6 @@ def test_each_message_is_at_one_place_in_the_end(kind: Kind, shared_server: Loca
     assert all(seen[what] for what in often), seen
 
 
-@pytest.mark.slow
 def test_an_old_freeze_of_a_redrive_gives_its_purpose_to_a_new_batch() -> None:
     """The batch of a redrive came back, and then the old call freezes the messages anew."""
     with host("memory") as on:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from sbredis.engine._lua_files import read_source
 from sbredis.servers import LocalServer
 from tests.engine.proof.hosts import USUAL, host
@@ -13,7 +11,6 @@ from tests.engine.proof.reserved_run import prove
 from tests.plugins.parts import rounds
 
 
-@pytest.mark.slow
 @rounds(15, 40)
 def test_each_message_is_in_one_place_in_the_end(examples: int, shared_server: LocalServer) -> None:
     with host(USUAL, narrow(read_source), server=shared_server) as on:

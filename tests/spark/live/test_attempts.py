@@ -11,7 +11,6 @@ from sbredis import ServiceBusClient
 from tests.spark.live.attempts import always_dying, dying_once
 from tests.spark.live.running import waiting
 
-pytestmark = pytest.mark.slow
 ROWS = 50_000
 """The rows of two tasks. A task has several of Spark's batches, so some of its rows are stored before it ends."""
 

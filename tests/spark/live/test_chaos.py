@@ -12,8 +12,6 @@ from sbredis.servers import LocalServer
 from tests.spark.chaos.scenes import Scene, captures, replays
 from tests.spark.live.running import run
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def scene(spark: SparkSession, server: LocalServer, tmp_path: Path) -> Scene:

@@ -12,8 +12,6 @@ from pyspark.sql import SparkSession
 from tests.examples.running import unlike
 from tools.repository import ROOT
 
-pytestmark = pytest.mark.slow
-
 PRINTED = r"""
     captured: 100
     \+-+\+-+\+-+\+-+\+

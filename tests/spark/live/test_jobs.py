@@ -26,9 +26,6 @@ from tests.spark.live.reading import send
 from tests.spark.live.running import captured, run, waiting
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.slow
-
-
 # -- what the jobs make of rows ----------------------------------------------------------------------------------------
 
 

@@ -12,8 +12,6 @@ from sbredis.spark._loop import client_of, close_clients, run
 from sbredis.spark._secrets import Server
 from sbredis.transport import forget_notes
 
-pytestmark = pytest.mark.slow
-
 
 async def opened(server: Server) -> None:
     async with (await client_of(server)).get_queue_sender("orders", create_if_missing=True):

@@ -11,8 +11,6 @@ from tests.spark.live.reading import send
 from tools.repository import ROOT
 from tools.run_page import python_blocks
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.long("Spark needs seconds for each query")
 def test_the_programs_of_the_guide_run(spark: SparkSession, emptied: str, folder: Path) -> None:

@@ -17,7 +17,6 @@ from tests.spark.live.reading import send
 from tools.repository import ROOT
 from tools.run_page import python_blocks
 
-pytestmark = pytest.mark.slow
 STORED = "lake/orders"
 
 

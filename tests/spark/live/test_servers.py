@@ -16,7 +16,6 @@ from sbredis.sync.management import ServiceBusAdministrationClient
 from tests.spark.live.reading import send
 from tests.transport.test_tls import started, write_certificates
 
-pytestmark = pytest.mark.slow
 PASSWORD = "secret"
 
 

@@ -19,8 +19,6 @@ from sbredis.spark import register
 from sbredis.sync.management import ServiceBusAdministrationClient
 from tests.spark.live.reading import send
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def url(secured: str) -> str:

@@ -15,7 +15,6 @@ from sbredis.spark import require_java
 from sbredis.spark._browse import BrowseReader
 from tests.spark.live.reading import bodies, query, rows_of, send
 
-pytestmark = pytest.mark.slow
 ROWS = 50_000
 
 

@@ -12,7 +12,6 @@ from sbredis.spark import register
 from tests.spark.live.reading import send
 from tests.spark.live.running import waiting
 
-pytestmark = pytest.mark.slow
 OPTIONS = "USING sbredis OPTIONS (urlEnv 'SBREDIS_SECRET_URL', queue 'orders')"
 
 

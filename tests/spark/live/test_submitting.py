@@ -19,7 +19,6 @@ from tests.house.building import WHEEL, build
 from tests.spark.live.reading import send
 from tests.spark.live.test_ways_to_run import PATIENCE
 
-pytestmark = pytest.mark.slow
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 
 

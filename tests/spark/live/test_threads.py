@@ -15,8 +15,6 @@ from sbredis.spark.jobs import Capture, Replay
 from tests.spark.live.reading import send
 from tests.spark.live.running import captured, waiting
 
-pytestmark = pytest.mark.slow
-
 
 def in_thread(work: Callable[[], object]) -> BaseException | None:
     """Do work in a new thread. Return its error, if there is one."""

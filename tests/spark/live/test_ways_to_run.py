@@ -21,7 +21,6 @@ from sbredis.spark import require_java
 from sbredis.sync.management import ServiceBusAdministrationClient
 from tests.spark.live.reading import send
 
-pytestmark = pytest.mark.slow
 LAUNCHER = Path(pyspark.__file__).parent / "bin" / "spark-class"
 PATIENCE = 900
 

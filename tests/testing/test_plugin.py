@@ -18,6 +18,8 @@ import pytest
 from sbredis.aio import ServiceBusClient
 from sbredis.model import ServiceBusMessage
 
+pytestmark = pytest.mark.anyio
+
 
 @pytest.fixture
 def anyio_backend():

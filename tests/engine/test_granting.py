@@ -141,6 +141,27 @@ async def test_a_call_gives_up_a_thousand_receivers_that_are_gone(bench: Bench, 
     assert await last.pushed() == ["1"]
 
 
+async def test_a_call_that_looks_twice_finds_the_receivers_behind_forgotten_ones(
+    bench: Bench, receiver: Grantors
+) -> None:
+    """The caller counts its rivals, and then the call serves them. It has to remove 60 forgotten ones only once."""
+    gone = await receiver("a", listens=False)
+    for number in range(60):
+        gone.name, gone.number = f"a{number:02}", 0
+        await gone.grant()
+    bench.now += 300_001
+    there = await receiver("b")
+    channel = there.channel
+    for number in range(60):  # each of them lets the partition forget ten others
+        there.name, there.number, there.channel = f"b{number:02}", 0, gone.channel if number < 30 else channel
+        await there.grant()
+    await bench.send(*[b"x"] * 100, due=bench.now + 1)
+    bench.now += 1
+    await (await receiver("z")).grant(40)
+    there.channel = channel
+    assert sum(push.gift is not None for _, push in await there.heard()) == 16
+
+
 # -- settlements -------------------------------------------------------------------------------------------------------
 
 SETTLEMENTS = ("complete", "abandon", "defer", "dead_letter")

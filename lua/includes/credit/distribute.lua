@@ -28,8 +28,7 @@ local function distribute(p, caller)
       if w then
         w.untold, w.ranked, c.dirty[w.key] = false, w.ranked or 0, w
       else
-        redis.call('ZREM', p.grants, keys[i])
-        keys.gone = keys.gone + 1
+        keys.gone = keys.gone + redis.call('ZREM', p.grants, keys[i])
       end
       i = i + 1
       ranked_keys(p, 0, i)

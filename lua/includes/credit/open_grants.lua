@@ -42,8 +42,7 @@ local function open_grants(p, source)
         end
         w = c.words[key]
         if not w then
-          redis.call('ZREM', p.grants, key)
-          stored.gone = stored.gone + 1
+          stored.gone = stored.gone + redis.call('ZREM', p.grants, key)
         elseif rank_of(c, w, p.now) then
           return w
         end

@@ -270,6 +270,24 @@ async def test_more_than_sixteen_receivers_are_told_of_an_end_by_later_calls(ben
     assert sum([len(await each.pushed()) for each in receivers]) == 0
 
 
+@pytest.mark.long("it makes a thousand calls")
+async def test_an_end_is_told_to_receivers_behind_a_thousand_forgotten_ones(bench: Bench, receiver: Grantors) -> None:
+    gone = await receiver("a", listens=False)
+    for number in range(1_030):
+        gone.name, gone.number = f"a{number}", 0
+        await gone.grant()
+    bench.now += 300_001
+    for number in range(103):  # each of them lets the partition forget ten others
+        gone.name, gone.number = f"b{number}", 0
+        await gone.grant()
+    last = await receiver("z")
+    await last.grant()
+    await bench.change(lock_duration=20_000)
+    for _ in range(7):  # a call tells 16 receivers
+        await bench.due()
+    assert await last.pushed() == [""]
+
+
 async def test_a_deletion_tells_the_receivers(bench: Bench, receiver: Grantors) -> None:
     a = await receiver("a")
     await a.grant()

@@ -33,7 +33,7 @@ local function distribute(p, caller)
       i = i + 1
       ranked_keys(p, 0, i)
     end
-    c.untold = keys[i] ~= nil
+    c.untold = keys[i] ~= nil or keys.cut == true -- nil would be the stored value
   end
 
   -- Serve the receivers of a source.

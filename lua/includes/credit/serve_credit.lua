@@ -1,6 +1,6 @@
 -- Does the work of credit at the end of a call: gives ready messages to open grants, chooses and tells who keeps the
 -- due time, completes the answers to the grants of the call, and writes the words.
--- @use number_text
+-- @use number_text write_many
 -- @use distribute keep_due_time open_credit rank_of tell_holders inside
 local function serve_credit(p)
   local c = open_credit(p)
@@ -46,15 +46,9 @@ local function serve_credit(p)
       c.open, w.ranked = c.open or rank ~= nil, rank
     end
     c.dirty = {}
-    if #texts > 0 then
-      redis.call('HSET', p.words, unpack(texts))
-    end
-    if #gone > 0 then
-      redis.call('ZREM', p.grants, unpack(gone))
-    end
-    if #ranks > 0 then
-      redis.call('ZADD', p.grants, unpack(ranks))
-    end
+    write_many('HSET', p.words, texts)
+    write_many('ZREM', p.grants, gone)
+    write_many('ZADD', p.grants, ranks)
     if c.count then
       c.open = c.count > 0
     end

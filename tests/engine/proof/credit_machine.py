@@ -1306,7 +1306,8 @@ class CreditMachine:
                 self.drop(client)
         self.purge()
         kept, late = self.due_is_kept(), self.lateness()
-        ends = self.time + self.random.choice([2.5, 2.5, 7, 13])
+        lasts = self.random.choice([2.5, 2.5, 7, 13])
+        ends = self.time + lasts
         while self.time < ends:
             self.work()
             timers = [
@@ -1315,7 +1316,7 @@ class CreditMachine:
                 for one in client.receivers.values()
             ]
             self.time += min([max(0.001, each) for each in timers] + [0.25])
-        self.check_calm(kept=kept and self.due_is_kept(), late=max(late, self.lateness()))
+        self.check_calm(lasts, kept=kept and self.due_is_kept(), late=max(late, self.lateness()))
 
     def due_is_kept(self) -> bool:
         """Return whether the client that should call when something is due, or its deputy, lives."""
@@ -1358,7 +1359,7 @@ class CreditMachine:
                 self.read_all(client)
         raise BrokenPromiseError("the clients never stop calling")
 
-    def check_calm(self, *, kept: bool, late: int) -> None:
+    def check_calm(self, lasts: float, *, kept: bool, late: int) -> None:
         partition = self.partition
         now = self.server.now(self.time)
         receivers = [one for client in self.clients for one in client.receivers.values()]
@@ -1370,16 +1371,25 @@ class CreditMachine:
                     require(known, "locked, and its client does not know", token, receiver.key)
         if partition.closed:
             return
+        # The next call passes on the interest of a receiver that is gone. The keeper calls within a lock duration.
+        there = {receiver.key for receiver in receivers}
+        unanswered = {
+            word.source for word in partition.words.values() if word.told_at is not None and word.key not in there
+        }
+        lost = unanswered if not kept or lasts < 7 else set[str]()
         waiting = [one for one in receivers if one.callers and not one.closed and not one.flags.get("now")]
         for receiver in waiting:
             word = partition.words.get(receiver.key)
             require(word is not None and word.wants, "a caller waits without credit, and without news", receiver.key)
             assert word is not None
-            require(not partition._there(word), "a caller waits beside ready messages", receiver.key)
+            require(
+                word.source in lost or not partition._there(word), "a caller waits beside ready messages", receiver.key
+            )
         for receiver in receivers:
             word = partition.words.get(receiver.key)
             if word is not None and word.alive and not receiver.closed and receiver.credit.state is CreditState.OPEN:
                 ignorant = receiver.flags.get("announced") and not receiver.callers and not receiver.credit.news
+                ignorant = ignorant and word.source not in lost
                 require(not ignorant or not partition._there(word), "no news of ready messages", receiver.key)
         if self.sessions and not any(word.source == NEXT_SESSION for word in partition._able()):
             able = [word for word in partition._able() if word.yields and not partition._in_use(word)]

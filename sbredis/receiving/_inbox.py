@@ -55,7 +55,6 @@ class Inbox(ABC, Generic[Item]):
     __slots__ = (
         "_application",
         "_clock",
-        "_coming",
         "_emptied",
         "_ended_moving",
         "_loop",
@@ -71,6 +70,7 @@ class Inbox(ABC, Generic[Item]):
         "buffer",
         "callers",
         "comes_back",
+        "coming",
         "drivers",
         "entity",
         "identity",
@@ -115,8 +115,8 @@ class Inbox(ABC, Generic[Item]):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         """When the timer fires. The handle of uvloop does not always tell."""
-        self._coming: int | None = None
-        """The number of messages that partitions may still give, if it was counted since the last event."""
+        self.coming: int | None = None
+        """The number of messages that partitions may still give, if it was counted since the last event or call."""
         self._numbers = entity.numbers
         self._begin()
         self._ended_moving = self._clock.when_moved(self._clock_moved)
@@ -132,7 +132,7 @@ class Inbox(ABC, Generic[Item]):
 
     def _sit(self, seats: Seats) -> None:
         self._seats, self.drivers = seats, seats.drivers
-        self._coming = None
+        self.coming = None
 
     # -- what the kinds of inboxes do differently ----------------------------------------------------------------------
 
@@ -312,9 +312,9 @@ class Inbox(ABC, Generic[Item]):
         kept, refill_at = len(self.buffer), self.stock.refill_at
         if kept > refill_at:
             return False
-        if self._coming is None:
-            self._coming = sum(self._seats.standing(only_now=False).outstanding)
-        return kept + self._coming <= refill_at
+        if self.coming is None:
+            self.coming = sum(self._seats.standing(only_now=False).outstanding)
+        return kept + self.coming <= refill_at
 
     def _caller_came(self, caller: ReceiveCall[Item], *, at_once: bool) -> None:
         if at_once:
@@ -393,7 +393,7 @@ class Inbox(ABC, Generic[Item]):
     def pump(self) -> None:
         """Make the calls that are needed now."""
         if self._state is not InboxState.CLOSED:
-            self._coming = None
+            self.coming = None
             self._make_calls()
             self._set_timer()
 
@@ -428,7 +428,6 @@ class Inbox(ABC, Generic[Item]):
         """
         if self._state is InboxState.CLOSED:
             return
-        self._coming = None
         returning = int(self.comes_back and settled > 0 and not self.callers and not self.buffer)
         if returning:
             self._linger()
@@ -525,7 +524,7 @@ class Inbox(ABC, Generic[Item]):
         """
         left: Sequence[Item] = ()
         application = self._application
-        self._coming = None
+        self.coming = None
         if messages:
             if application.wanted or application.kept:
                 application.came(len(messages), len(self.buffer))
@@ -544,7 +543,7 @@ class Inbox(ABC, Generic[Item]):
 
     def failed(self, driver: CreditDriver, error: ServiceBusError, *, of_all: bool = False) -> None:
         """Record that a call failed. If no other one can succeed, tell its callers, or those ``of_all`` receivers."""
-        self._coming = None
+        self.coming = None
         self.callers.answered(driver)
         if may_recover(error):
             _log.info("%s: %s", driver.partition_client, error)

@@ -126,6 +126,14 @@ async def test_receivers_that_are_gone_hide_no_other_one(bench: Bench, receiver:
     assert await last.pushed() == ["" if large else "1"]
 
 
+async def test_a_reply_leaves_a_portion_for_the_first_32_other_receivers(bench: Bench, receiver: Grantors) -> None:
+    """Large messages are announced and not pushed, so the others have got none."""
+    for number in range(40):
+        await (await receiver(f"a{number}")).grant()
+    await bench.send(*[b"x" * 17_000] * 100)
+    assert len(names(await (await receiver("z")).grant(50))) == 100 // 33
+
+
 async def test_a_call_gives_up_hundreds_of_receivers_that_are_gone(bench: Bench, receiver: Grantors) -> None:
     """The next call goes on where it has stopped."""
     gone = await receiver("a", listens=False)

@@ -207,12 +207,6 @@ GRANT_BUGS = (
         wrong="left == 1 and 1 or 99",
     ),
     Bug(
-        "a reply counts all receivers",
-        file="includes/reply_gift",
-        right="while other and rivals < 32 do",
-        wrong="while other do",
-    ),
-    Bug(
         "others are not told in place of receivers that are gone",
         file="includes/distribute",
         right="      return deaf\n",

@@ -917,8 +917,8 @@ class CreditMachine:
         for client in self.clients:
             client.paused = False
         if self.sessions:
-            aims = (self.hold_empty_sessions, self.leave_sessions, self.lapse_sessions, self.move_sessions)
-            self.random.choice((*aims, self.hold_many_sessions) if self.crowds else aims)()
+            often = (self.hold_empty_sessions, self.leave_sessions, self.lapse_sessions, self.move_sessions)
+            self.random.choice((*often, self.hold_many_sessions) if self.crowds else often)()
             return
         aims = (
             *[self.crowd] * 4,

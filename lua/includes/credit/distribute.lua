@@ -2,11 +2,11 @@
 -- makes at most 16 pushes of 64 KB together. With `caller`, only the other receivers get gifts, and no interest is
 -- announced: the reply to the caller comes next.
 --
--- A receiver gets its portion: what is ready divided by the number of receivers that want it. Of each source a call
--- knows the first 32 of them; one that does not answer makes room for the next. What stays ready is
--- announced to one receiver for each portion. Interest that is not answered in a second is passed on. If a message has
--- become a suspect, and no receiver with open credit takes suspects, one of them is told. Sessions are given one at a
--- time, and their receivers take suspects.
+-- A receiver gets its portion: what is ready divided by the number of receivers that want it. A call knows the first
+-- 32 receivers of each source; one that does not answer makes room for the next. What stays ready is announced to one
+-- receiver for each portion. Interest that is not answered in a second is passed on. If a message has become a suspect,
+-- and no receiver with open credit takes suspects, one of them is told. Sessions are given one at a time, and their
+-- receivers take suspects.
 --
 -- The messages of a held session have one receiver. So only the sessions in `p.roused` are looked at, and up to 64 of
 -- their holders get interest. The others have a score of their own in the key `turns`, and the next calls look at them.

@@ -941,7 +941,7 @@ class CreditMachine:
         self.random.choice(aims)()
 
     def accept_sessions(self, most: int = 2) -> None:
-        """Let the clients accept sessions, each up to so many, and handle all their messages."""
+        """Let each client accept up to ``most`` sessions, and handle all their messages."""
         self.step_open()
         self.work()
         for receiver in self.receivers():

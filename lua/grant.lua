@@ -11,9 +11,9 @@
 -- Result: { more, the answers }. The answers are a text with the first eight characters of the run id and the clock of
 --   the server, and then a list for each grant: a text with the answer as take_grant says it, the prefix, the last gift
 --   before the pushes of this call, the limit that is left, letters (a the gifts are all that the receiver may not have
---   seen, m more is ready), the ms until the receiver must call or nothing, and the refusal or nothing; and then the
---   gifts. A gift has the words of choose_gift, the names, the records, and what delivery_extras adds for some
---   messages.
+--   seen, m more is ready, k it is the task of this receiver to call when something is due), the ms until the
+--   receiver must call or nothing, and the refusal or nothing; and then the gifts. A gift has the words of
+--   choose_gift, the names, the records, and what delivery_extras adds for some messages.
 -- Refusals: call
 -- Facts: use, repeatable, laneless
 -- @use advance begin finish parse_grants refuse take_grants

@@ -144,6 +144,8 @@ class CreditReply(NamedTuple, Generic[Message]):
     """Whether the gifts are all gifts that the partition still holds for the receiver after those that it has seen."""
     due: float | None
     """The seconds until the receiver must make a call, because something is due then."""
+    keeps: bool = False
+    """Whether this call is the receiver's task. Other receivers call only if those with the task have not called."""
     refusal: str = ""
     """Why nobody may receive now: the code and the detail of a refusal."""
     others_wait: bool = False

@@ -75,7 +75,7 @@ _SOURCE = re.compile(r"|d|t|next|=.*", re.DOTALL)
 _TIME = re.compile(rb"([\x21-\x7e]{1,8}) ([0-9]{1,15})")
 _ANSWER = re.compile(
     rb"([tkfr]) ([A-Za-z0-9_-]{8}|) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) "
-    rb"([amsw]*) ([0-9]{0,15}) (.*)"
+    rb"([akmsw]*) ([0-9]{0,15}) (.*)"
 )
 _GIFT = re.compile(rb"([A-Za-z0-9_-]{8}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,15}) (-?[0-9]{1,15}) ([0-9]{1,15})")
 _PUSH = re.compile(
@@ -254,6 +254,7 @@ def _credit(run: str, clock: int, reply: list[Any]) -> CreditReply[Delivery]:
         suspects="s" in flags,
         again="a" in flags,
         due=int(due) / 1000 if due else None,
+        keeps="k" in flags,
         refusal=refusal.decode(),
         others_wait="w" in flags,
     )

@@ -245,6 +245,8 @@ class PartitionCredit(Generic[Message]):
     """Whether the partition has told since the last grant that there are messages, or of a change."""
     others_wait: bool = False
     """Whether the held session is empty and others wait, as the partition has told since the last grant."""
+    keeps_due_time: bool = False
+    """Whether it is the receiver's task to call when something is due."""
     outstanding: int = 0
     """The number of messages that the partition may still push, or has given and that are not handed out."""
     silent: bool = True
@@ -403,11 +405,6 @@ class PartitionCredit(Generic[Message]):
         )
 
     @property
-    def keeps_due_time(self) -> bool:
-        """Whether the partition has asked the receiver to call when something is due."""
-        return self._due_at < math.inf
-
-    @property
     def next_at(self) -> float:
         """The time at which a call is needed if nothing happens before."""
         at = min(
@@ -471,7 +468,7 @@ class PartitionCredit(Generic[Message]):
             yields=demand.yields,
         )
         self._open, self._made_at = limit, now
-        self._again = self._told = self.news = self.others_wait = False
+        self._again = self._told = self.news = self.others_wait = self.keeps_due_time = False
         if again:
             self._missing_since = math.inf
         self._unreported_since = self._answer_at = self._soon_at = self._due_at = self._once_after = math.inf
@@ -514,6 +511,7 @@ class PartitionCredit(Generic[Message]):
             return handed
         if grant is self._latest:
             self._due_at = math.inf if reply.due is None else written + reply.due
+            self.keeps_due_time = reply.keeps
             self._open = min(self._open, reply.limit)
             self.news, self.suspects_wait, self.others_wait = reply.there, reply.suspects, reply.others_wait
             if grant.once:
@@ -658,7 +656,7 @@ class PartitionCredit(Generic[Message]):
         self._seen, self._begun = self._seen._replace(serial=0) if self._seen.serial else self._seen, 0
         self._early.clear()
         self._known, self._latest, self._open = 0, None, 0
-        self._used_at, self._met = math.inf, False
+        self._used_at, self._met, self.keeps_due_time = math.inf, False, False
         self._missing_since = self._unreported_since = self._answer_at = self._due_at = self._once_after = math.inf
         self._soon_at = math.inf
         self._restate()

@@ -236,6 +236,21 @@ async def test_a_refused_transaction_leaves_its_grants_unread(bench: Bench, rece
 # -- due times and ends ------------------------------------------------------------------------------------------------
 
 
+async def test_each_receiver_calls_some_time_after_what_is_due(bench: Bench, receiver: Grantors) -> None:
+    """One has the task, its deputy calls five seconds later, and the others call later still. A lock lasts 30 s."""
+    keeper, deputy, other = [await receiver(name) for name in "abc"]
+    tasks = [(reply.keeps, reply.due) for reply in (await keeper.grant(), await deputy.grant(), await other.grant())]
+    assert tasks == [(True, 30), (True, 35), (False, None)]  # each receiver calls every two minutes
+    await bench.send(b"1", due=bench.now + 4_000)
+    assert await keeper.pushed() == await deputy.pushed() == [""]
+    assert await other.pushed() == []
+    tasks = [(reply.keeps, reply.due) for reply in (await keeper.grant(), await deputy.grant(), await other.grant())]
+    assert tasks == [(True, 4), (True, 9), (False, 20)]
+    bench.now += 15_000  # the other two stand still
+    reply = await other.grant()
+    assert (names(reply), reply.keeps, reply.due) == (["2"], True, 30)  # the number was given when it was due
+
+
 @set_to(sessions=True)
 async def test_an_entity_with_sessions_refuses_credit_without_one(receiver: Grantors) -> None:
     reply = await (await receiver("a")).grant()

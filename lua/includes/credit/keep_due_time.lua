@@ -4,14 +4,18 @@
 -- duration, so it need not be told of locks that are given later. A receiver of another client takes the place of a
 -- deputy of the keeper's client, because a client that dies takes all of its receivers with it.
 --
+-- The clients of the keeper and of the deputy may die or stand still at the same time. So the reply tells each other
+-- receiver to call ten seconds after what is due now, and not before 20 seconds from now. Each receiver calls every two
+-- minutes anyway, and the holder of a session calls to renew its lock.
+--
 -- The due time is a lower bound: what is due may have gone since. On a topic, scheduled messages wait for a client that
 -- publishes them, and not for a receiver of dead letters.
 -- @use open_credit
 -- @use open_grants push_to words_of
 local function keep_due_time(p)
   local c = open_credit(p)
-  local due = math.min(p.head, p.next_lock - p.offset, p.lock and p.now + p.lock or math.huge)
-  due = math.max(p.now, p.topic and due or math.min(due, p.next_due))
+  local known = math.min(p.head, p.next_lock - p.offset, p.topic and math.huge or p.next_due)
+  local due = math.max(p.now, math.min(known, p.lock and p.now + p.lock or math.huge))
   if not p.granting and c.keeper ~= '' and c.keeper_till > p.now and c.keeper_at + 1000 >= p.now and c.keeper_at <= due
     and (c.deputy == '' or c.deputy_at <= due + 5000) then
     return
@@ -43,10 +47,13 @@ local function keep_due_time(p)
     elseif w and (not keeper or c.keeper == w.key) then
       keeper, deputy = true, deputy and c.deputy ~= w.key
       c.keeper, c.keeper_at, c.keeper_till, c.asked, g.due = w.key, due, w.open_until, 0, due - p.now
+      g.flags = g.flags .. 'k'
       c.keeper_client = client_of(w)
     elseif w and (not deputy or c.deputy == w.key or c.deputy_client == c.keeper_client and client_of(w) ~= c.keeper_client) then
       deputy, c.deputy, c.deputy_at, c.deputy_till, g.due = true, w.key, due + 5000, w.open_until, due + 5000 - p.now
-      c.deputy_client = client_of(w)
+      c.deputy_client, g.flags = client_of(w), g.flags .. 'k'
+    elseif w and known < p.now + 110000 and not w.session then
+      g.due = math.max(known, p.now + 10000) + 10000 - p.now
     end
   end
 

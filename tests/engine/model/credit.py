@@ -69,6 +69,8 @@ DELIVERY_CALLS = 60_000
 """The milliseconds in which a call may be repeated."""
 WORD_LIFE = DELIVERY_CALLS + 10_000
 DEPUTY_LATER = 5_000
+OTHERS_LATER = 10_000
+OTHERS_WITHIN = 110_000
 SOURCES = ("", "d", "t", NEXT_SESSION)
 """The order of the sources. After these come the held sessions: ``=`` and the name of the session."""
 
@@ -341,9 +343,9 @@ class CreditPartition:
         answered = [self._answer(call, given, bool(gave_back)) for given in self._given(call.grants)]
         self.calling = [one.word for one in answered if one.word is not None]
         self._distribute()
-        dues = [self._appoint(one.word, one.asked) for one in answered]
+        tasks = [self._appoint(one.word, one.asked) for one in answered]
         self._tell_keepers()
-        replies = [one.reply._replace(due=due) for one, due in zip(answered, dues, strict=True)]
+        replies = [one.reply._replace(due=due, keeps=keeps) for one, (due, keeps) in zip(answered, tasks, strict=True)]
         others = self.callers_told
         return settled, [
             reply._replace(limit=one.word.limit, others_wait=one.word.key in others) if one.word is not None else reply
@@ -1026,18 +1028,22 @@ class CreditPartition:
         A lock that is given from now on ends at least one lock duration later, so a keeper who calls as often as that
         need not be told of new locks.
         """
-        return max(self.now, min(self.next_lock - self.offset, self.next_scheduled, self.now + self.lock))
+        return max(self.now, min(self._known_due(), self.now + self.lock))
 
-    def _appoint(self, word: Word | None, asked: bool) -> float | None:
-        """Return in how many seconds the caller must call, if it keeps the due time or is the deputy."""
+    def _known_due(self) -> int:
+        """Return when something is due, as far as it is known now."""
+        return min(self.next_lock - self.offset, self.next_scheduled)
+
+    def _appoint(self, word: Word | None, asked: bool) -> tuple[float | None, bool]:
+        """Return in how many seconds the caller must call, and whether it keeps the due time or is the deputy."""
         self.keeper, self.deputy = self._kept(self.keeper), self._kept(self.deputy)
         if word is None:
-            return None
+            return None, False
         if not asked or not self._listens(word):
             self.asked_at = -PATIENCE - 1
             self.keeper = None if self.keeper and self.keeper.word == word.key else self.keeper
             self.deputy = None if self.deputy and self.deputy.word == word.key else self.deputy
-            return None
+            return None, False
         at = self._next_due()
         if self.keeper is None or self.keeper.word == word.key:
             self.keeper = DueKeeper(word.key, at, word.open_until, word.channel)
@@ -1049,9 +1055,12 @@ class CreditPartition:
             at += DEPUTY_LATER
             self.deputy = DueKeeper(word.key, at, word.open_until, word.channel)
             self.cases["due: deputy"] += 1
+        elif self._known_due() < self.now + OTHERS_WITHIN and not word.source.startswith("="):
+            self.cases["due: another receiver"] += 1
+            return (max(self._known_due() - self.now, OTHERS_LATER) + OTHERS_LATER) / 1000, False
         else:
-            return None
-        return (at - self.now) / 1000
+            return None, False
+        return (at - self.now) / 1000, True
 
     def _is_apart(self, word: Word, keeper: DueKeeper, deputy: DueKeeper) -> bool:
         """Return whether a receiver is to take the place of a deputy that would die with the keeper's client."""

@@ -934,6 +934,7 @@ class CreditMachine:
             self.repeat_a_first_grant_late,
             self.push_before_an_answer,
             self.schedule_sooner,
+            self.lose_the_keepers,
             self.refuse_and_move,
             self.refuse_and_wait,
             self.refuse_in_two_epochs,
@@ -1262,6 +1263,29 @@ class CreditMachine:
         self.at_partition(lambda run, now: self.partition.send(run, now, [10], at=at))
         self.step_calm()
 
+    def lose_the_keepers(self) -> None:
+        """Let the clients of the keeper of the due time and of its deputy die at once, while others wait."""
+        self.step_open()
+        self.step_calm()
+        while len(self.clients) < 3:
+            self.add_client()
+        self.work()
+        for receiver in self.receivers():
+            receiver.callers, receiver.flags = max(1, receiver.callers), {}
+            receiver.credit.ask_again()
+        self.work()
+        at = self.server.now(self.time + self.random.choice([3, 12]))
+        self.at_partition(lambda run, now: self.partition.send(run, now, [10] * 40, at=at))
+        for receiver in self.receivers():
+            receiver.credit.look_again()
+        self.work()
+        keepers = {*self.partition.keepers}
+        for client in [one for one in self.clients if keepers & {*one.receivers}]:
+            self.kill(client)
+        self.cases["client: no keeper is left"] += 1
+        self.live(23.5)
+        self.check_calm(23.5, kept=True, late=1_500)
+
     def step_let_locks_end(self) -> None:
         """Let the locks of receivers that take no suspects end, again and again."""
         if self.server_paused:
@@ -1304,6 +1328,11 @@ class CreditMachine:
         self.purge()
         kept, late = self.due_is_kept(), self.lateness()
         lasts = self.random.choice([2.5, 2.5, 7, 13])
+        self.live(lasts)
+        self.check_calm(lasts, kept=kept and self.due_is_kept(), late=max(late, self.lateness()))
+
+    def live(self, lasts: float) -> None:
+        """Let everybody work for some seconds."""
         ends = self.time + lasts
         while self.time < ends:
             self.work()
@@ -1313,7 +1342,6 @@ class CreditMachine:
                 for one in client.receivers.values()
             ]
             self.time += min([max(0.001, each) for each in timers] + [0.25])
-        self.check_calm(lasts, kept=kept and self.due_is_kept(), late=max(late, self.lateness()))
 
     def due_is_kept(self) -> bool:
         """Return whether the client that should call when something is due, or its deputy, lives."""

@@ -56,7 +56,15 @@ REQUIRED = (
     *("more receivers than a call looks at", "more holders than a call looks at"),
     *(
         f"due: {what}"
-        for what in ("keeper", "deputy", "deputy of another client", "next keeper", "comes forward", "scheduled")
+        for what in (
+            "keeper",
+            "deputy",
+            "another receiver",
+            "deputy of another client",
+            "next keeper",
+            "comes forward",
+            "scheduled",
+        )
     ),
     *(
         f"network: {what}"
@@ -68,7 +76,7 @@ REQUIRED = (
             "a subscription is cut",
         )
     ),
-    *(f"client: {what}" for what in ("subscribes", "a call fails", "lock over", "pauses", "dies")),
+    *(f"client: {what}" for what in ("subscribes", "a call fails", "lock over", "pauses", "dies", "no keeper is left")),
     *(
         f"server: {what}"
         for what in ("pauses", "a failover", "a failover loses writes", "the slot moves", "its clock steps")

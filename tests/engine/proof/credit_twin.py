@@ -54,6 +54,7 @@ CASES = (
     *(
         "again: a gift",
         "bound of a call",
+        "due: another receiver",
         "due: comes forward",
         "due: deputy",
         "due: deputy of another client",
@@ -386,7 +387,7 @@ def _read(gift: CreditGift[Delivery], prefix: str) -> tuple[object, ...]:
 def _answer(reply: CreditReply[int]) -> tuple[object, ...]:
     gifts = [_gift(gift, reply.prefix) for gift in reply.gifts]
     known = reply.run, reply.clock, reply.answer, reply.prefix, tuple(reply.last), reply.limit
-    return (*known, gifts, reply.again, reply.there, reply.suspects, reply.due, reply.others_wait)
+    return (*known, gifts, reply.again, reply.there, reply.suspects, reply.due, reply.keeps, reply.others_wait)
 
 
 def _read_answers(replies: Iterable[CreditReply[Delivery]]) -> list[tuple[object, ...]]:

@@ -253,6 +253,12 @@ CREDIT_BUGS = (
         wrong="if True:\n                self.asked_at",
     ),
     Bug(
+        "if the keepers die, nobody calls",
+        file=MODEL,
+        right="elif self._known_due() < self.now + OTHERS_WITHIN and",
+        wrong="elif False and",
+    ),
+    Bug(
         "a keeper is not told of an earlier time",
         file=MODEL,
         right="if one is None or one.calls_at <= due:",

@@ -432,6 +432,12 @@ GRANT_BUGS = (
         wrong="false",
     ),
     Bug(
+        "if the keepers die, nobody calls",
+        file="includes/keep_due_time",
+        right="elseif w and known < p.now + 110000",
+        wrong="elseif w and false",
+    ),
+    Bug(
         "the keeper is not told of an earlier time",
         file="includes/keep_due_time",
         right="if keeper and c.keeper_at > due then",

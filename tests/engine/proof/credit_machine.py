@@ -917,7 +917,13 @@ class CreditMachine:
         for client in self.clients:
             client.paused = False
         if self.sessions:
-            often = (self.hold_empty_sessions, self.leave_sessions, self.lapse_sessions, self.move_sessions)
+            often = (
+                self.hold_empty_sessions,
+                self.leave_sessions,
+                self.lapse_sessions,
+                self.move_sessions,
+                self.lose_the_keepers,
+            )
             self.random.choice((*often, self.hold_many_sessions) if self.crowds else often)()
             return
         aims = (
@@ -1269,13 +1275,17 @@ class CreditMachine:
         self.step_calm()
         while len(self.clients) < 3:
             self.add_client()
+        if self.sessions:
+            self.accept_sessions()
         self.work()
         for receiver in self.receivers():
-            receiver.callers, receiver.flags = max(1, receiver.callers), {}
+            receiver.callers = max(1, receiver.callers)
+            receiver.flags = self.first_messages() if receiver.source == NEXT_SESSION else {}
             receiver.credit.ask_again()
         self.work()
         at = self.server.now(self.time + self.random.choice([3, 12]))
-        self.at_partition(lambda run, now: self.partition.send(run, now, [10] * 40, at=at))
+        session = self.random.choice(SESSIONS) if self.sessions else ""
+        self.at_partition(lambda run, now: self.partition.send(run, now, [10] * 40, at=at, session=session))
         for receiver in self.receivers():
             receiver.credit.look_again()
         self.work()

@@ -35,7 +35,9 @@ def public_name(value: object) -> str:
         return kind.__qualname__
     parts = [part for part in kind.__module__.split(".") if not part.startswith("_")]
     if parts[:1] == ["sbredis"]:
-        parts = [part for part in parts if part not in {"sync", "model", "receiving"}]  # the package above exports them
+        parts = [
+            part for part in parts if part not in {"sync", "model", "receiving", "renewing"}
+        ]  # the package above exports them
     return ".".join([*parts, kind.__qualname__])
 
 

@@ -15,7 +15,7 @@ from sbredis.aio._session import ServiceBusSession, renewed
 from sbredis.client import connection_of, seconds_of
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage
-from sbredis.receiving import RenewalThread, StandInProcess
+from sbredis.renewing import RenewalThread, StandInProcess
 
 __all__ = ["BackgroundLockRenewer"]
 

@@ -47,7 +47,6 @@ from sbredis.receiving import (
     MessageInbox,
     MessageSettler,
     Peekings,
-    RenewalReport,
     SessionInbox,
     delay_of,
     purge,
@@ -58,6 +57,7 @@ from sbredis.receiving import (
     require_receivable,
 )
 from sbredis.registry import require_unreserved
+from sbredis.renewing import RenewalReport
 from sbredis.telemetry import UNOBSERVED
 
 if TYPE_CHECKING:

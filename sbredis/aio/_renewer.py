@@ -10,7 +10,7 @@ from sbredis.aio._session import ServiceBusSession, renewed
 from sbredis.client import seconds_of
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import Hold, ServiceBusReceivedMessage, ServiceBusReceiveMode
-from sbredis.receiving import LockRenewFailureCallback, Renewals
+from sbredis.renewing import LockRenewFailureCallback, Renewals
 
 if TYPE_CHECKING:
     import asyncio

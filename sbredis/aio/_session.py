@@ -9,7 +9,8 @@ from uuid import UUID
 from sbredis.client import deadline_of, seconds_of
 from sbredis.engine import Changes, LockToken, encode_changes
 from sbredis.model import ServiceBusReceivedMessage, hold_of
-from sbredis.receiving import HeldSession, RenewedLock, require_reason, state_bytes
+from sbredis.receiving import HeldSession, require_reason, state_bytes
+from sbredis.renewing import RenewedLock
 
 if TYPE_CHECKING:
     from sbredis.telemetry import Telemetry

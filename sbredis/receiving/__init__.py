@@ -1,10 +1,7 @@
-"""Receiving: watching partitions, the inbox of a receiver, sessions, settling, and renewing locks."""
+"""Receiving: the inbox of a receiver, credit, sessions, settling."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from sbredis._lazy import lazily
 from sbredis.receiving._accepting import NoSessionError, accept_named, accept_next, free_sessions
 from sbredis.receiving._deferred import Deferred
 from sbredis.receiving._entity_lookup import (
@@ -20,20 +17,16 @@ from sbredis.receiving._held_session import HeldSession, is_failed_delivery, lan
 from sbredis.receiving._inbox import Inbox
 from sbredis.receiving._message_inbox import MessageInbox, SessionInbox
 from sbredis.receiving._peeking import Peeking, Peekings, purge
-from sbredis.receiving._renewing import LockRenewFailureCallback, RenewalReport, Renewals, RenewedLock
 from sbredis.receiving._settling import (
     MessageSettler,
     changes_of,
     delay_of,
     lock_ended,
+    renewal,
     require_lock,
     require_modification,
     require_reason,
 )
-from sbredis.receiving._stand_in_process import StandInProcess
-
-if TYPE_CHECKING:
-    from sbredis.receiving._renewal_thread import RenewalThread
 
 __all__ = [
     "Deferred",
@@ -41,18 +34,12 @@ __all__ = [
     "HeldSession",
     "Inbox",
     "InboxOptions",
-    "LockRenewFailureCallback",
     "MessageInbox",
     "MessageSettler",
     "NoSessionError",
     "Peeking",
     "Peekings",
-    "RenewalReport",
-    "RenewalThread",
-    "Renewals",
-    "RenewedLock",
     "SessionInbox",
-    "StandInProcess",
     "accept_named",
     "accept_next",
     "changes_of",
@@ -62,6 +49,7 @@ __all__ = [
     "lane_for",
     "lock_ended",
     "purge",
+    "renewal",
     "require_lock",
     "require_messages",
     "require_modification",
@@ -72,6 +60,3 @@ __all__ = [
     "require_sessions",
     "state_bytes",
 ]
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazily(__name__, {"_renewal_thread": ("RenewalThread",)})

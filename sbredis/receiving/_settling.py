@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from sbredis._quoting import quoted
-from sbredis.client import deadline_of
+from sbredis.client import RenewJob, deadline_of
 from sbredis.engine import (
     MAXIMUM_CALL_MESSAGES,
     decode,
@@ -36,7 +36,6 @@ from sbredis.model import (
     hold_of,
     require_single,
 )
-from sbredis.receiving._renewing import renewal
 
 if TYPE_CHECKING:
     from sbredis.client import Entity, PartitionClient
@@ -48,6 +47,7 @@ __all__ = [
     "changes_of",
     "delay_of",
     "lock_ended",
+    "renewal",
     "require_lock",
     "require_modification",
     "require_reason",
@@ -186,6 +186,12 @@ class MessageSettler:
 
 
 # -- the arguments of a settlement -------------------------------------------------------------------------------------
+
+
+def renewal(hold: Hold, deadline: float) -> asyncio.Future[None]:
+    """Renew the lock on a message."""
+    link: PartitionClient = hold.reception.link
+    return link.renewing.submit(RenewJob(hold.lock(), deadline, hold))
 
 
 def require_lock(message: ServiceBusReceivedMessage, what: str) -> Hold:

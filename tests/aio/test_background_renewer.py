@@ -24,7 +24,7 @@ from sbredis.exceptions import (
     SessionLockLostError,
 )
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of
-from sbredis.receiving import RenewalThread
+from sbredis.renewing import RenewalThread
 from sbredis.servers import LocalServer
 from tests.aio.diverting import divert
 from tests.aio.queues import PATIENT, HandClock, Queue, at_rest, both, in_memory, queue_at, receive_exactly

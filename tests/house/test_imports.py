@@ -22,7 +22,7 @@ FLOORS: list[set[str]] = [
     {"aio"},
     {"bulk"},
     {"maintenance"},
-    {"moving"},
+    {"moving", "renewing"},
     {"entities", "receiving", "sending"},
     {"client"},
     {"telemetry"},

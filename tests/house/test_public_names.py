@@ -105,7 +105,7 @@ NOT_NEEDED = [
     "sbredis.cli",
     "sbredis.maintenance._maintenance",
     "sbredis.moving._carrying",
-    "sbredis.receiving._renewal_thread",
+    "sbredis.renewing._renewal_thread",
     "sbredis.rules._parser",
     "sbredis.workers",
 ]
@@ -117,7 +117,7 @@ def test_importing_the_client_loads_nothing_that_few_programs_need() -> None:
 
 def test_importing_the_administration_client_loads_no_senders_and_receivers() -> None:
     """A command of the program that asks a server needs only this client."""
-    not_needed = ["sbredis.aio._client", "sbredis.receiving", "sbredis.sending", *NOT_NEEDED]
+    not_needed = ["sbredis.aio._client", "sbredis.receiving", "sbredis.renewing", "sbredis.sending", *NOT_NEEDED]
     assert loaded_by("from sbredis.aio.management import ServiceBusAdministrationClient", not_needed) == []
 
 

@@ -63,7 +63,7 @@ ALLOWED = {
     "sbredis.maintenance._routing.read_announcement": "announcements that no client hears",
     "sbredis.operating.Sampler.round": BETWEEN,
     "sbredis.receiving._fetching.Stock.took": NOTED,
-    "sbredis.receiving._renewing._CLOSING": "the real wait is five seconds, and a renewer has no client",
+    "sbredis.renewing._renewals._CLOSING": "the real wait is five seconds, and a renewer has no client",
     "sbredis.registry.Namespace.get_entity": FAULT,
     "sbredis.registry.Namespace.list_entities": "to show that nothing lists all entities",
     "sbredis.registry.Namespace.open": BETWEEN,

@@ -9,7 +9,6 @@ import pytest
 
 from sbredis.aio import AutoLockRenewer, ServiceBusSession
 from sbredis.exceptions import SessionLockLostError
-from sbredis.receiving import _renewing as renewers
 from tests.aio.gates import Gate
 from tests.aio.queues import HandClock, both, in_memory, queue_at
 from tests.aio.session_queues import SessionQueue, session_queue_at, steps
@@ -144,7 +143,7 @@ async def test_a_renewal_that_hangs_does_not_delay_the_close_of_its_renewer(
 async def test_a_callback_that_hangs_is_cancelled_when_its_renewer_closes(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(renewers, "_CLOSING", 0.05)
+    monkeypatch.setattr("sbredis.renewing._renewals._CLOSING", 0.05)
     called: list[Any] = []
     ended = asyncio.Event()
 

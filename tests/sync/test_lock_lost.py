@@ -25,7 +25,7 @@ def test_a_callback_that_hangs_does_not_delay_closing_its_renewer(
     client: ServiceBusClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(renewers, "_CLOSING", 0.05)
-    monkeypatch.setattr("sbredis.receiving._renewing._CLOSING", 0.05)
+    monkeypatch.setattr("sbredis.renewing._renewals._CLOSING", 0.05)
     begun, over = threading.Event(), threading.Event()
 
     def hangs(renewable: Any, error: Exception | None) -> None:

@@ -13,8 +13,8 @@ from contextlib import suppress
 from sbredis._tasks import wait_until
 from sbredis.client import Connection
 from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
-from sbredis.receiving._renewing import extended
-from sbredis.receiving._stand_in import CoveredLock, LockNews, StandIn
+from sbredis.renewing._renewals import extended
+from sbredis.renewing._stand_in import CoveredLock, LockNews, StandIn
 
 _CALLING = 10.0
 """The most seconds that one call may take."""

@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sbredis.client import CallJob, RenewJob
+from sbredis.client import CallJob
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, Outcome, ServiceBusError
 from sbredis.model import Hold, ServiceBusReceivedMessage
-from sbredis.receiving._held_session import HeldSession
+from sbredis.receiving import HeldSession, renewal
 from sbredis.telemetry import named, shortened
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ __all__ = [
     "Renewals",
     "RenewedLock",
     "extended",
-    "renewal",
 ]
 
 _log = logging.getLogger("sbredis.client")
@@ -51,12 +50,6 @@ class RenewedLock(NamedTuple):
     """The received message or the session, as the application has it. It gets the error that ends the renewals."""
     hold: Hold | HeldSession
     """This client's knowledge of the lock."""
-
-
-def renewal(hold: Hold, deadline: float) -> asyncio.Future[None]:
-    """Renew the lock on a message."""
-    link: PartitionClient = hold.reception.link
-    return link.renewing.submit(RenewJob(hold.lock(), deadline, hold))
 
 
 class ExtendedLeases(NamedTuple):

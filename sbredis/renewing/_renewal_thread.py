@@ -20,10 +20,9 @@ from sbredis._tasks import wait_until
 from sbredis.engine import MAXIMUM_CALL_MESSAGES
 from sbredis.exceptions import AutoLockRenewTimeout, MessagingEntityNotFoundError, ServiceBusError
 from sbredis.model import Hold, MessageLease
-from sbredis.receiving._held_session import HeldSession
-from sbredis.receiving._renewing import RenewedLock, extended
-from sbredis.receiving._settling import lock_ended
-from sbredis.receiving._stand_in_process import HeldLock, StandInProcess
+from sbredis.receiving import HeldSession, lock_ended
+from sbredis.renewing._renewals import RenewedLock, extended
+from sbredis.renewing._stand_in_process import HeldLock, StandInProcess
 
 if TYPE_CHECKING:
     from sbredis.client import Connection, Entity, PartitionClient

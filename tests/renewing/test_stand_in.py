@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from sbredis.receiving._stand_in import CoveredLock, LockNews, StandIn, lines_of, news_in
+from sbredis.renewing._stand_in import CoveredLock, LockNews, StandIn, lines_of, news_in
 
 LOCK = CoveredLock(1, "orders", 3, "token", 10.0, 110.0, math.inf)
 """A lock of ten seconds, taken at 100."""

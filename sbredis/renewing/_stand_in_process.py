@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sbredis.exceptions import AutoLockRenewFailed
-from sbredis.receiving._stand_in import CoveredLock, lines_of, news_in
+from sbredis.renewing._stand_in import CoveredLock, lines_of, news_in
 
 if TYPE_CHECKING:
     from sbredis.model import MessageLease
@@ -33,7 +33,7 @@ _AGAIN = 5.0
 """The seconds after a failed start before the next one."""
 _FIRST_WORD = b"[]"
 """What the process says when it has begun: a line without news."""
-_PROGRAM = "sbredis.receiving._stand_in_program"
+_PROGRAM = "sbredis.renewing._stand_in_program"
 _FOLDER = str(Path(__file__).parents[2])
 """The folder in which the process finds the package, even if this program has changed ``sys.path``."""
 

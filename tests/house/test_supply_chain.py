@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 
 from packaging.requirements import Requirement
 
@@ -52,6 +53,18 @@ def test_the_page_lists_every_folder_of_the_wheel() -> None:
     folders = {f"sbredis/{path.name}" for path in (ROOT / "sbredis").iterdir() if path.is_dir()}
     listed = re.findall(r"^\| `([\w/.]+)` \|", section("The wheel"), re.MULTILINE)
     assert set(listed) == {path for path in folders if "__pycache__" not in path} | {"pyspark_sbredis.py"}
+
+
+def test_the_page_says_how_large_each_folder_of_the_wheel_is() -> None:
+    listed = re.findall(r"^\| `(sbredis/\w+)` \| .* \| ([0-9]+) KB \|$", section("The wheel"), re.MULTILINE)
+    sizes = {folder: sum(path.stat().st_size for path in files_in(folder)) / 1000 for folder, _ in listed}
+    wrong = [folder for folder, size in listed if not 0.8 < (1 + int(size)) / (1 + sizes[folder]) < 1.25]
+    assert wrong == [], sizes
+
+
+def files_in(folder: str) -> list[Path]:
+    """Return the files of a folder of the wheel."""
+    return [path for path in (ROOT / folder).resolve().rglob("*.*") if path.is_file() and path.suffix != ".pyc"]
 
 
 def test_the_page_lists_every_lock() -> None:

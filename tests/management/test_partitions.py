@@ -34,6 +34,7 @@ def total(found: list[PartitionRuntimeProperties], field: str) -> int:
 async def test_the_partitions_of_a_queue_have_their_counts_by_state(admin: Admin, where: str) -> None:
     await admin.create_queue("q", enable_partitioning=True)
     before = datetime.now(UTC) - timedelta(seconds=60)
+    found: list[PartitionRuntimeProperties] = []
     async with ServiceBusClient(where) as client, client.get_queue_sender("q") as sender:
         for number in range(12):
             await sender.send_messages(ServiceBusMessage(b"x", partition_key=str(number)))
@@ -43,9 +44,13 @@ async def test_the_partitions_of_a_queue_have_their_counts_by_state(admin: Admin
             await receiver.defer_message(deferred)
             await receiver.dead_letter_message(dead)
             await receiver.abandon_message(delayed, delay=60)
-            contents = await held(admin)
-            found = await parts(admin, "q")
-            assert await held(admin) == contents
+
+            async def only_reads() -> bool:
+                contents = await held(admin)
+                found[:] = await parts(admin, "q")
+                return await held(admin) == contents
+
+            await eventually(only_reads)  # the receiver reports what it has begun meanwhile
             await receiver.complete_message(locked)
     assert [each.number for each in found] == [0, 1, 2, 3]
     assert all(each.available and each.server for each in found)

@@ -298,8 +298,14 @@ class InboxState(Enum):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Lingering:
-    """The states of an inbox that wants nothing, one after the other."""
+    """The states of an inbox that wants nothing, one after the other.
 
+    Only an event changes the state: a caller has left, or a timer has fired. So a caller who comes back at once finds
+    what was kept for it, even if the process stood still meanwhile.
+    """
+
+    state: InboxState = InboxState.QUIET
+    """The state if nothing is wanted now."""
     _lingers_until: float = 0.0
     _hears_until: float = 0.0
 
@@ -309,20 +315,24 @@ class Lingering:
         Return the time at which the lingering ends.
         """
         self._lingers_until, self._hears_until = now + lingers, now + hears
+        self.state = InboxState.LINGERING
+        self.pass_time(now)
         return self._lingers_until
 
     def end(self) -> None:
         """Be quiet at once."""
-        self._lingers_until = self._hears_until = 0.0
+        self.state = InboxState.QUIET
 
-    def state(self, now: float) -> InboxState:
-        """Return the state if nothing is wanted now."""
-        if now < self._lingers_until:
-            return InboxState.LINGERING
-        return InboxState.HEARING if now < self._hears_until else InboxState.QUIET
+    def pass_time(self, now: float) -> None:
+        """Change the state if its time is over."""
+        if self.state is InboxState.LINGERING and now >= self._lingers_until:
+            self.state = InboxState.HEARING
+        if self.state is InboxState.HEARING and now >= self._hears_until:
+            self.state = InboxState.QUIET
 
-    def next_at(self, now: float) -> float:
-        """Return the time at which this state ends; infinity if it does not."""
-        if now < self._lingers_until:
+    @property
+    def next_at(self) -> float:
+        """The time at which the state ends; infinity if it does not."""
+        if self.state is InboxState.LINGERING:
             return self._lingers_until
-        return self._hears_until if now < self._hears_until else math.inf
+        return self._hears_until if self.state is InboxState.HEARING else math.inf

@@ -470,7 +470,7 @@ class Inbox(ABC, Generic[Item]):
                     driver.touched = True
                     driver.credit.want(wish)
                 return only_now
-        before, self._state = self._state, self.lingering.state(now)
+        before, self._state = self._state, self.lingering.state
         seats.want_nothing(self._state, changed=self._state is not before)
         return only_now
 
@@ -597,7 +597,7 @@ class Inbox(ABC, Generic[Item]):
 
     def _space(self) -> int:
         """Return for how many more messages there is room in the buffer."""
-        if not self.callers and self.lingering.state(self._loop.time()) is InboxState.LINGERING:
+        if not self.callers and self.lingering.state is InboxState.LINGERING:
             return MAXIMUM_CREDIT  # most callers come back at once for what comes by credit that was left
         return max(0, self._capacity - len(self.buffer))
 
@@ -629,7 +629,7 @@ class Inbox(ABC, Generic[Item]):
     def _next_look(self) -> float:
         """Return the time at which to look at partitions, or to withdraw credit."""
         at = self._seats.next_at
-        return at if self.callers else min(at, self.lingering.next_at(self._loop.time()))
+        return at if self.callers else min(at, self.lingering.next_at)
 
     def _on_time(self) -> None:
         self._timer = None
@@ -655,7 +655,9 @@ class Inbox(ABC, Generic[Item]):
     def _look_after_calls(self) -> None:
         """Make the calls whose time has come, and pass over answers that are late from now on."""
         if self._state is not InboxState.CLOSED:
-            self._seats.on_time(self._loop.time())
+            now = self._loop.time()
+            self.lingering.pass_time(now)
+            self._seats.on_time(now)
             self.callers.pass_over_late()
             self._give_back_late()
             self.pump()

@@ -468,7 +468,7 @@ class SeatSearch(AskedSource):
             self._take_seats()
         else:
             self.seeking, self._gives_at = Seeking.NOT_YET, math.inf
-            if inbox.lingering.state(self._loop.time()) is InboxState.QUIET:
+            if inbox.lingering.state is InboxState.QUIET:
                 self.shared.stop_hearing(self)
         self._seats.see_off()
         if (

@@ -21,11 +21,12 @@ from sbredis.exceptions import (
     MessagingEntityNotFoundError,
     Outcome,
     ServiceBusError,
+    WatermarkChangedError,
 )
 from sbredis.management import CorrelationRuleFilter, EntityStatus
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.servers import LocalServer
-from tests.aio.queues import HandClock, bodies_in, receive_exactly
+from tests.aio.queues import Calls, HandClock, bodies_in, receive_exactly
 from tests.aio.scissors import Scissors
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
@@ -256,13 +257,14 @@ async def test_an_exception_in_the_block_sends_nothing_and_leaves_the_lock(clien
     await send(client, "inputs", "1")
     async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
         (message,) = await receive_exactly(receiver, 1)
-        with pytest.raises(ZeroDivisionError):
+        with Calls(client._connection.transport) as calls, pytest.raises(ZeroDivisionError):
             await transact(
                 client,
                 lambda tx: tx.complete_message(message),
                 lambda tx: tx.send_messages(sender, ServiceBusMessage("a")),
                 lambda _: 1 / 0,
             )
+        assert not calls.by_script["transact"]
         assert await bodies_in(client, "outputs") == []
         await receiver.renew_message_lock(message)
         await receiver.complete_message(message)
@@ -272,12 +274,14 @@ async def test_a_rollback_sends_nothing_and_refuses_further_calls(client: Servic
     await send(client, "inputs", "1")
     async with client.get_queue_receiver("inputs") as receiver, client.get_queue_sender("outputs") as sender:
         (message,) = await receive_exactly(receiver, 1)
-        async with client.transaction() as tx:
-            tx.complete_message(message)
-            tx.send_messages(sender, ServiceBusMessage("a"))
-            tx.rollback()
-            with pytest.raises(ValueError, match="was rolled back"):
-                tx.send_messages(sender, ServiceBusMessage("b"))
+        with Calls(client._connection.transport) as calls:
+            async with client.transaction() as tx:
+                tx.complete_message(message)
+                tx.send_messages(sender, ServiceBusMessage("a"))
+                tx.rollback()
+                with pytest.raises(ValueError, match="was rolled back"):
+                    tx.send_messages(sender, ServiceBusMessage("b"))
+        assert not calls.by_script["transact"]
         assert await bodies_in(client, "outputs") == []
         await receiver.complete_message(message)
 
@@ -358,6 +362,7 @@ CUTS: dict[str, dict[str, Any]] = {"call lost": {"on_the_way": True}, "answer lo
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("times", [1, 3])
 async def test_a_commit_whose_connection_breaks_happens_once(server: LocalServer, times: int, cut: str) -> None:
+    """It is not refused by its own key or its own watermark."""
     times = 1 if cut == "answered" else times
     async with (
         Scissors(server).listening() as network,
@@ -372,8 +377,12 @@ async def test_a_commit_whose_connection_breaks_happens_once(server: LocalServer
             async with client.transaction() as tx:
                 tx.complete_message(message)
                 tx.send_messages(sender, ServiceBusMessage("a"))
+                tx.once("a key", 60)
+                tx.advance(sender, "a watermark", "1", expected=None)
             assert network.cuts == times
             assert (await bodies_in(client, "inputs"), await bodies_in(client, "outputs")) == ([], ["a"])
+            with pytest.raises(WatermarkChangedError):
+                await transact(client, lambda tx: tx.advance(sender, "a watermark", "1", expected=None))
 
 
 @pytest.mark.parametrize("how", ["deleted", "made again"])

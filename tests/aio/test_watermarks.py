@@ -18,8 +18,6 @@ from sbredis.exceptions import (
     WatermarkChangedError,
 )
 from sbredis.model import ServiceBusMessage
-from sbredis.servers import LocalServer
-from tests.aio.scissors import Scissors
 
 
 @pytest.fixture
@@ -93,32 +91,6 @@ async def test_a_watermark_is_gone_with_its_entity(client: ServiceBusClient, url
         await administration.delete_queue("jobs")
         await administration.create_queue("jobs")
     await advance(client, "1", None)
-
-
-async def test_a_rollback_and_an_exception_do_not_advance(client: ServiceBusClient) -> None:
-    sender = client.get_queue_sender("jobs")
-    async with client.transaction() as tx:
-        tx.advance(sender, "mark", "1", expected=None)
-        tx.rollback()
-    assert not tx.watermarks
-    with pytest.raises(TypeError, match="to must be"):
-        await advance(client, 1, None)  # type: ignore[arg-type]
-    await advance(client, "1", None)
-
-
-@pytest.mark.parametrize("on_the_way", [False, True], ids=["answer lost", "call lost"])
-async def test_a_commit_whose_connection_breaks_is_not_refused_by_its_own_watermark(
-    server: LocalServer, *, on_the_way: bool
-) -> None:
-    async with (
-        Scissors(server).listening() as network,
-        ServiceBusClient(f"redis://127.0.0.1:{network.port}", namespace="marks") as client,
-    ):
-        await client.ensure_queue("jobs")
-        network.cut("transact", 2, on_the_way=on_the_way)
-        await advance(client, "1", None, "first")
-        assert network.cuts == 2
-        assert [body for _, body in await peeked(client)] == ["first"]
 
 
 async def test_a_watermark_and_the_messages_of_its_transaction_are_in_one_partition(client: ServiceBusClient) -> None:

@@ -116,23 +116,6 @@ async def test_deferred_messages_beyond_the_limit_of_a_call_take_several_calls(
         assert calls.by_script["receive_deferred"] == 2
 
 
-@both
-async def test_a_dead_letter_can_be_deferred(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        await queue.send("a", at=-1)
-        async with queue.receiver() as receiver:
-            (message,) = await receiver.receive_messages(1, 60)
-            await receiver.dead_letter_message(message, "why")
-        letters = queue.receiver(sub_queue="deadletter")
-        (letter,) = await letters.receive_messages(1, 60)
-        await letters.defer_message(letter)
-        assert await letters.receive_messages(1, 0.05) == []
-        (again,) = await letters.receive_deferred_messages([letter.sequence_number])
-        assert again.dead_letter_reason == "why"
-        await letters.complete_message(again)
-        await check_not_found(letters, [letter.sequence_number], [letter.sequence_number])
-
-
 @in_memory
 async def test_invalid_sequence_numbers_are_refused_and_an_empty_list_makes_no_call(url: str) -> None:
     async with queue_at(url) as queue:
@@ -191,28 +174,6 @@ async def test_a_message_received_by_number_has_the_state_deferred(url: str, par
             "1": ServiceBusMessageState.DEFERRED,
             "active": ServiceBusMessageState.ACTIVE,
         }
-
-
-@both
-@modes
-async def test_a_deferred_message_that_expired_is_not_found(
-    url: str, partitioned: bool, mode: ServiceBusReceiveMode
-) -> None:
-    """The call moves the expired message to the dead letters; until then a peek shows it. The other messages stay
-    deferred.
-    """
-    clock = HandClock()
-    async with queue_at(url, partitioned=partitioned, clock=clock, dead_letter_expired=True) as queue:
-        (short,) = await defer(queue, 1, time_to_live=1_000)
-        (long,) = await defer(queue, 1)
-        clock.move(100)
-        assert len(await queue.receiver().peek_messages(10)) == 2
-        receiver = queue.receiver(receive_mode=mode)
-        await check_not_found(receiver, [long, short], [short])
-        await eventually(lambda: deferred_are(queue, 1))
-        (letter,) = await queue.receiver(sub_queue="deadletter").receive_messages(1, 60)
-        assert (str(letter), letter.dead_letter_reason) == ("0", "TTLExpiredException")
-        assert len(await receiver.receive_deferred_messages(long)) == 1
 
 
 async def large(queue: Queue, count: int) -> list[int]:

@@ -65,19 +65,18 @@ SETTLEMENTS: dict[str, Settlement] = {
 async def test_an_abandoned_message_is_delivered_again_before_later_messages(
     url: str, partitioned: bool, prefetch: int
 ) -> None:
-    async with session_queue_at(url, partitioned=partitioned, max_delivery_count=100) as queue:
+    """So is one that is released, whose delivery is not counted."""
+    async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", *"123456")
         async with queue.session("a", prefetch_count=prefetch) as receiver:
-            seen: list[tuple[str, int]] = []
-            for _ in range(9):
+            for text in "123456":
                 message = await anext(receiver)
-                seen.append((str(message), message.delivery_count))
-                if message.delivery_count == 1 and str(message) in "135":
-                    await receiver.abandon_message(message)
-                else:
-                    await receiver.complete_message(message)
-            expected = [("1", 1), ("1", 2), ("2", 1), ("3", 1), ("3", 2), ("4", 1), ("5", 1), ("5", 2), ("6", 1)]
-            assert seen == expected
+                assert (str(message), message.delivery_count) == (text, 1)
+                again = receiver.abandon_message if text in "135" else receiver.release_message
+                await again(message)
+                message = await anext(receiver)
+                assert (str(message), message.delivery_count) == (text, 2 if text in "135" else 1)
+                await receiver.complete_message(message)
 
 
 def waits_at(queue: SessionQueue) -> Callable[[], Awaitable[bool]]:
@@ -622,22 +621,6 @@ async def test_a_session_state_outlives_its_messages(url: str, partitioned: bool
         async with queue.session("b") as receiver:
             assert await session_of(receiver).get_state() is None
         assert [name async for name in queue.client.list_queue_sessions("q")] == []
-
-
-@both
-async def test_the_state_of_a_lost_session_can_neither_be_read_nor_changed(url: str, partitioned: bool) -> None:
-    async with session_queue_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
-        session = session_of(receiver)
-        await session.set_state("kept")
-        for partition in queue.partitions:
-            for key in (*partition.keys[3:5], partition.keys[27]):
-                await queue.transport.command("DEL", key, key=key)
-        for call in (session.get_state, session.renew_lock, lambda: session.set_state("other")):
-            before = await queue.contents()
-            with pytest.raises(SessionLockLostError) as caught:
-                await call()
-            assert caught.value.outcome in {Outcome.REFUSED, Outcome.NEVER_SENT}
-            assert await queue.contents() == before
 
 
 @both

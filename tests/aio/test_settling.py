@@ -106,7 +106,7 @@ async def test_settlements_are_checked_in_azures_order_and_refusals_change_nothi
                 await refused(queue, settle(by, deleted), ValueError, "received and deleted")
                 await refused(queue, settle(by, settled), MessageAlreadySettled, "settled already")
             await refused(queue, settle(closed, message), ValueError, "receiver is closed")
-            error = await refused(queue, settle(receiver, message), MessageLockLostError, "ha(s|ve) ended")
+            error = await refused(queue, settle(receiver, message), MessageLockLostError, r"ha(s|ve) ended")
             assert isinstance(error, MessageLockLostError)
             many = settle is SETTLEMENTS["complete many"]
             assert (error.outcome, error.entity) == (Outcome.REFUSED if many else Outcome.NEVER_SENT, "q")
@@ -142,7 +142,7 @@ async def test_a_lock_is_lost_if_another_receiver_has_locked_the_message(url: st
         await queue.lose(message)
         (other,) = await queue.take(at=-1)
         for settle in SETTLEMENTS.values():  # the refusal does not settle the message, so a program can try again
-            with pytest.raises(MessageLockLostError, match="ended, or the messages? (is|are) gone") as raised:
+            with pytest.raises(MessageLockLostError, match=r"ended, or the messages? (is|are) gone") as raised:
                 await settle(receiver, message)
             assert (raised.value.outcome, raised.value.entity) == (Outcome.REFUSED, "q")
         assert await queue.locked() == 1

@@ -71,7 +71,7 @@ async def test_a_client_that_dies_at_a_step_loses_and_duplicates_nothing(
         await flow.send("from", *"abc")
         async with flow.other_client() as client:
             mortal = Mortal(client, 1 + (script == "outgoing"), frozenset({script}), runs=runs)
-            with suppress(ServiceBusError):
+            with pytest.raises(ServiceBusConnectionError):
                 await move(client)
             assert mortal.dead
         if again == "move":
@@ -110,30 +110,6 @@ async def test_clients_that_die_again_and_again_lose_and_duplicate_nothing(url: 
             mine = [each for each in there if each.startswith(f"{key} ")]
             assert mine == [f"{key} {number}" for number in range(20)]
         assert await everything(flow.client, "from") == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("near", [False, True])
-async def test_clients_that_move_side_by_side_with_a_receiver_share_the_messages(url: str, near: bool) -> None:
-    """Each message is at one place, and what the movers count is what has left by their calls."""
-    async with flow_at(url) as flow, flow.mover(), flow.other_client() as other:
-        await queues(flow, near=near)
-        sent = [str(number) for number in range(60)]
-        await flow.send("from", *sent)
-        received: list[str] = []
-
-        async def receive() -> None:
-            async with flow.client.get_queue_receiver("from") as receiver:
-                for _ in range(10):
-                    for message in await receiver.receive_messages(3, max_wait_time=0.01):
-                        received.append(str(message))
-                        await receiver.complete_message(message)
-
-        first, second, _ = await asyncio.gather(move(flow.client), move(other), receive())
-        last = await move(flow.client)
-        there = bodies(await everything(flow.client, "to"))
-        assert Counter(there + received) == Counter(sent)
-        assert first + second + last == len(there)
 
 
 async def test_clients_that_move_side_by_side_count_each_message_once(url: str) -> None:
@@ -244,19 +220,6 @@ async def test_a_queue_from_which_nobody_may_receive_is_refused(url: str) -> Non
                 await mover_to(client.get_queue_receiver("from"), "to")
             assert caught.value.outcome is Outcome.REFUSED
         assert bodies(await everything(flow.client, "from")) == ["a"]
-
-
-async def test_an_error_on_the_way_is_raised_and_leaves_the_batch_to_others(url: str) -> None:
-    async with flow_at(url, timings=BRIEF_CLAIMS) as flow:
-        await queues(flow, near=False)
-        await flow.send("from", "a")
-        async with flow.other_client() as client:
-            Mortal(client, 1, frozenset({"take"}), runs=False)
-            with pytest.raises(ServiceBusConnectionError):
-                await move(client)
-        assert not await nothing_waits(flow)
-        async with flow.mover():
-            assert bodies(await flow.take(1, "to")) == ["a"]
 
 
 async def test_messages_of_a_reserved_entity_stay_and_the_error_says_for_whom(url: str) -> None:

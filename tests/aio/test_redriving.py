@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from sbredis.exceptions import (
     RuleSyntaxError,
 )
 from sbredis.management import CorrelationRuleFilter, SqlRuleFilter
-from tests.aio.diverting import divert
 from tests.aio.queues import (
     PATIENT,
     Calls,
@@ -151,17 +149,6 @@ async def test_changed_properties_are_added_to_those_of_the_message(url: str, pa
 
 
 @both
-async def test_a_message_that_a_receiver_holds_stays(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        await kill(queue, *"abc")
-        letters = queue.receiver(sub_queue="deadletter")
-        (held,) = await letters.receive_messages(1, 60)
-        result = await letters.redrive_messages()
-        assert (result.moved, result.completed) == (2, True)
-        await letters.complete_message(held)
-
-
-@both
 async def test_an_unknown_number_is_refused_and_nothing_is_moved(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned, clock=HandClock()) as queue:
         numbers = await kill(queue, *"ab")
@@ -246,15 +233,6 @@ async def test_a_redrive_stops_when_too_many_messages_die_again(url: str, partit
         assert result.moved * 0.2 < result.died_again <= result.moved
         rest = await letters.redrive_messages(cursor=result.cursor)
         assert (rest.moved, rest.completed) == (40 - result.moved, True)  # and none of those that died again
-
-
-@both
-async def test_a_redrive_with_a_budget_ends_normally_if_the_messages_live(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        await kill(queue, *"abcdef")
-        letters = queue.receiver(sub_queue="deadletter")
-        result = await letters.redrive_messages(rate=1000, budget=RedriveBudget(share=0, minimum=1))
-        assert (result.moved, result.died_again, result.completed) == (6, 0, True)
 
 
 @pytest.mark.slow
@@ -389,24 +367,6 @@ async def test_a_copy_without_the_session_that_its_subscription_requires_stays_a
         assert sorted(bodies(await letters.peek_messages(10))) == ["b", "c"]
 
 
-@both
-async def test_a_redriven_message_lives_as_long_as_its_topic_allows(url: str, partitioned: bool) -> None:
-    clock = HandClock()
-    async with topic_at(
-        url, partitioned=partitioned, clock=clock, default_message_time_to_live=timedelta(seconds=60)
-    ) as topic:
-        await topic.create({"one": None})
-        await topic.sender().send_messages(ServiceBusMessage("a"))
-        receiver = topic.receiver("one")
-        (message,) = await receive_exactly(receiver, 1)
-        await receiver.dead_letter_message(message)
-        clock.move(1000)
-        assert (await topic.receiver("one", sub_queue="deadletter").redrive_messages()).moved == 1
-        (message,) = await receive_exactly(receiver, 1)
-        assert message.expires_at_utc is not None
-        assert message.expires_at_utc.timestamp() == clock.utc() + 60
-
-
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_dead_letters_can_be_moved_to_another_queue(url: str, partitioned: bool) -> None:
@@ -457,44 +417,6 @@ async def test_messages_that_the_destination_does_not_take_stay_dead_letters(url
             assert (result.matched, result.moved, result.skipped) == (3, 0, 3)
             assert len(await all_dead(queue)) == 3
         assert (await letters.redrive_messages()).moved == 3
-
-
-@in_memory
-@pytest.mark.parametrize("near", [True, False], ids=["one slot", "several slots"])
-async def test_a_letter_that_a_receiver_gets_before_it_is_moved_elsewhere_is_not_counted(url: str, near: bool) -> None:
-    async def call(script: Any, *arguments: Any, **options: Any) -> Any:
-        if script.name in {"freeze", "transact"} and not held:
-            held.extend(await letters.receive_messages(1, 60))
-        return await through(script, *arguments, **options)
-
-    held: list[Any] = []
-    async with queue_at(url, partitions=1 if near else 3, partitioned=True) as queue:
-        await queue.client.ensure_queue("other", enable_partitioning=near)
-        await kill(queue, *"abc", at=0)
-        letters = queue.receiver(sub_queue="deadletter")
-        through = queue.transport.call
-        divert(queue.transport, call)
-        result = await queue.receiver(sub_queue="deadletter").redrive_messages(to="other")
-        divert(queue.transport, through)
-        assert (result.matched, result.moved, result.skipped) == (3, 2, 1)
-        await letters.complete_message(held[0])
-        assert await all_dead(queue) == []
-
-
-@in_memory
-@pytest.mark.parametrize("near", [True, False], ids=["one slot", "several slots"])
-async def test_deferred_letters_are_moved_elsewhere_with_the_others(url: str, near: bool) -> None:
-    async with queue_at(url, partitions=1 if near else 3, partitioned=True) as queue:
-        await queue.client.ensure_queue("other", enable_partitioning=near)
-        await kill(queue, *"abc")
-        letters = queue.receiver(sub_queue="deadletter")
-        (first,) = await letters.receive_messages(1, 60)
-        await letters.defer_message(first)
-        result = await letters.redrive_messages(to="other")
-        assert (result.matched, result.moved, result.skipped) == (3, 3, 0)
-        assert await all_dead(queue) == []
-        async with queue.client.get_queue_receiver("other") as receiver:
-            assert sorted(map(str, await receive_exactly(receiver, 3))) == ["a", "b", "c"]
 
 
 @in_memory

@@ -21,7 +21,6 @@ from sbredis.exceptions import (
 )
 from sbredis.model import ServiceBusReceiveMode
 from sbredis.servers import LocalServer
-from tests.aio.diverting import divert
 from tests.aio.gates import Gate
 from tests.aio.queues import GATHERING, PATIENT, Calls, HandClock, Queue, bodies, both, in_memory, queue_at
 from tests.waiting import eventually
@@ -194,59 +193,6 @@ async def test_an_iteration_ends_after_the_receivers_max_wait_time(url: str, par
             assert sorted([str(message) async for message in receiver]) == ["a", "b", "c"]
             await queue.send("d")
             assert str(await anext(receiver)) == "d"
-
-
-@both
-async def test_an_iteration_without_a_max_wait_time_keeps_waiting(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
-        seen: list[str] = []
-
-        async def iterate() -> None:
-            async for message in receiver:
-                seen.append(str(message))
-                await receiver.complete_message(message)
-                if len(seen) == 3:
-                    return
-
-        task = asyncio.create_task(iterate())
-        for text in "abc":
-            await queue.wait_for_waiters()
-            await queue.send(text)
-            await eventually(lambda text=text: text in seen)
-        await task
-        assert (await queue.counts()).locked == 0
-
-
-# -- never more messages than requested --------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-async def test_no_more_messages_are_locked_than_requested(url: str) -> None:
-    """All sixteen partitions have messages. The test counts the locked ones after every call of the receiver."""
-    async with queue_at(url, partitioned=True, partitions=16) as queue:
-        for place in range(16):
-            await queue.fill(6, at=place)
-        receiver = queue.receiver()
-        call, most = queue.transport.call, 0
-
-        async def watched(script: Any, *arguments: Any, **options: Any) -> Any:
-            nonlocal most
-            reply = await call(script, *arguments, **options)
-            if script.name == "grant":
-                divert(queue.transport, call)
-                most = max(most, await queue.locked())
-                divert(queue.transport, watched)
-            return reply
-
-        divert(queue.transport, watched)
-        (message,) = await receiver.receive_messages(1, 60)
-        assert most == 1
-        divert(queue.transport, call)
-        assert await queue.locked() == 1
-        await receiver.complete_message(message)
-        await receiver.close()
-        counts = await queue.counts()
-        assert (counts.active, counts.locked) == (95, 0)
 
 
 # -- closed receivers, disabled and missing queues ---------------------------------------------------------------------

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from datetime import timedelta
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
-from sbredis.aio import ServiceBusClient
 from sbredis.client import facts_of
-from sbredis.exceptions import MessagingEntityDisabledError, MessagingEntityNotFoundError, Outcome, ServiceBusError
+from sbredis.exceptions import MessagingEntityDisabledError, Outcome, ServiceBusError
 from sbredis.management import (
-    CorrelationRuleFilter,
     EntityStatus,
-    FalseRuleFilter,
     RuleProperties,
     SqlRuleAction,
     SqlRuleFilter,
-    TrueRuleFilter,
 )
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage
-from sbredis.servers import LocalServer
 from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, receive_exactly
-from tests.aio.scissors import Scissors
-from tests.aio.topics import Subject, soon, topic_at
-from tests.waiting import eventually
+from tests.aio.topics import soon, topic_at
 
 pytestmark = pytest.mark.everywhere("a topic's routes and its partitions lie in different slots")
 
@@ -40,61 +32,6 @@ def loop_time() -> float:
 
 
 # -- copies for subscriptions ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@both
-async def test_each_kind_of_rule_selects_messages(url: str, partitioned: bool) -> None:
-    rules = {
-        "all": None,
-        "none": [],
-        "false": [rule("f", FalseRuleFilter())],
-        "red": [rule("r", SqlRuleFilter("color = 'red' AND sys.Label LIKE 'a%'"))],
-        "or": [rule("r", SqlRuleFilter("color = 'red'")), rule("b", SqlRuleFilter("n > @least", {"@least": 5}))],
-        "label": [rule("c", CorrelationRuleFilter(label="abc", properties={"color": "red"}))],
-    }
-    async with topic_at(url, rules, partitioned=partitioned) as subject, subject.sender() as sender:
-        for body, label, color, n in (("1", "abc", "red", 9), ("2", "b", "red", 1), ("3", "abc", "blue", 6)):
-            given: dict[Any, Any] = {"color": color, "n": n}
-            await sender.send_messages(ServiceBusMessage(body, subject=label, application_properties=given))
-        await sender.send_messages(ServiceBusMessage("4"))
-        assert {name: await subject.take_bodies(name) for name in rules} == {
-            "all": ["1", "2", "3", "4"],
-            "none": [],
-            "false": [],
-            "red": ["1"],
-            "or": ["1", "2", "3"],
-            "label": ["1"],
-        }
-
-
-@pytest.mark.slow
-@both
-async def test_each_rule_with_an_action_makes_its_own_copy(url: str, partitioned: bool) -> None:
-    rules = {
-        "acts": [
-            rule("plain", SqlRuleFilter("n = 1")),
-            rule("same", TrueRuleFilter()),
-            rule("adds", SqlRuleFilter("n = 1"), "SET n = n + 1; SET sys.Label = 'changed'; REMOVE gone"),
-            rule("marks", TrueRuleFilter(), "SET mark = 'x'"),
-        ],
-        "other": None,
-    }
-    async with topic_at(url, rules, partitioned=partitioned) as subject, subject.sender() as sender:
-        message = ServiceBusMessage("b", subject="was", application_properties={"n": 1, "gone": True}, session_id="s")
-        await sender.send_messages(message)
-        await sender.send_messages(ServiceBusMessage("c", application_properties={"n": 2}, session_id="s"))
-        found = await subject.take_all("acts")
-        assert len({each.sequence_number for each in found}) == 5
-        assert sorted(bodies(found)) == ["b", "b", "b", "c", "c"]
-        by_rule = {(each.application_properties or {}).get("RuleName"): each for each in found if str(each) == "b"}
-        assert by_rule["adds"].subject == "changed"
-        assert by_rule["adds"].application_properties == {"n": 2, "RuleName": "adds"}
-        assert by_rule["marks"].application_properties == {"n": 1, "gone": True, "mark": "x", "RuleName": "marks"}
-        assert by_rule[None].application_properties == {"n": 1, "gone": True}
-        (first, second) = await subject.take_all("other")
-        assert (first.application_properties, second.application_properties) == ({"n": 1, "gone": True}, {"n": 2})
-        assert message.application_properties == {"n": 1, "gone": True}
 
 
 @pytest.mark.slow
@@ -132,28 +69,6 @@ async def test_a_session_subscription_dead_letters_messages_without_a_session(ur
         (dead,) = await subject.take_all("sessions", dead=True)
         assert (str(dead), dead.dead_letter_reason) == ("without", "Session ID is null.")
         assert await subject.take_bodies("plain") == ["1", "2", "3", "without"]
-
-
-@both
-async def test_a_receiver_that_waits_at_a_subscription_is_woken(url: str, partitioned: bool) -> None:
-    rules = {"one": None, "two": [rule("x", SqlRuleFilter("x = 1"))]}
-    async with topic_at(url, rules, partitioned=partitioned) as subject, subject.sender() as sender:
-        queues = [await subject.queue_of(name) for name in rules]
-        receivers = [subject.receiver(name) for name in rules]
-        tasks = [asyncio.create_task(receiver.receive_messages(1, 60)) for receiver in receivers]
-        for queue in queues:
-            await queue.wait_for_waiters()
-        begun = loop_time()
-        await sender.send_messages(ServiceBusMessage("for one"))
-        assert bodies(await tasks[0]) == ["for one"]
-        await receivers[0].close()
-        with Calls(queues[1].transport) as calls:
-            await sender.send_messages(ServiceBusMessage("for one"))
-        assert not tasks[1].done()
-        assert not calls.by_script["grant"]
-        await sender.send_messages(ServiceBusMessage("for both", application_properties={"x": 1}))
-        assert bodies(await tasks[1]) == ["for both"]
-        assert loop_time() - begun < 20
 
 
 @pytest.mark.slow
@@ -231,81 +146,6 @@ async def test_the_status_of_a_topic_and_a_subscription_is_respected(url: str, p
 # -- while rules and subscriptions change ------------------------------------------------------------------------------
 
 
-class Senders:
-    """Several senders of two clients, which send numbered messages without a pause."""
-
-    def __init__(self, subject: Subject, other: ServiceBusClient) -> None:
-        self.acknowledged: list[int] = []
-        self.number = 0
-        self.errors: list[BaseException] = []
-        self._senders = [client.get_topic_sender("t") for client in (subject.client, other) for _ in range(2)]
-        self._stops = False
-        self._tasks: list[asyncio.Task[None]] = []
-
-    async def __aenter__(self) -> Self:
-        self._tasks = [asyncio.create_task(self._send(at)) for at in range(12)]
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._stops = True
-        await asyncio.gather(*self._tasks)
-
-    async def _send(self, at: int) -> None:
-        sender = self._senders[at % len(self._senders)]
-        while not self._stops:
-            self.number += 1
-            number = self.number
-            message = ServiceBusMessage(str(number), application_properties={"n": number})
-            try:
-                if at % 3:
-                    await sender.send_messages(message, timeout=120)
-                elif at % 2:
-                    await sender.send_messages([message], timeout=120)
-                else:
-                    batch = await sender.create_message_batch()
-                    batch.add_message(message)
-                    await sender.send_messages(batch, timeout=120)
-            except Exception as error:  # noqa: BLE001  # checked at the end
-                self.errors.append(error)
-            else:
-                self.acknowledged.append(number)
-            await asyncio.sleep(0)
-
-    async def wait_for_progress(self, count: int = 30) -> None:
-        """Wait until this number of further messages is acknowledged."""
-        goal = len(self.acknowledged) + count
-        await eventually(lambda: len(self.acknowledged) >= goal or self.errors)
-
-
-@pytest.mark.slow
-@both
-async def test_each_message_is_judged_by_one_set_of_rules_while_rules_change(url: str, partitioned: bool) -> None:
-    """The test changes the mark in the rule of one subscription and then of the other, again and again. Every copy has
-    exactly one mark.
-    """
-    async with topic_at(url, {"log": None}, partitioned=partitioned) as subject, subject.other_client() as other:
-        for name in ("one", "two"):
-            await subject.create({name: [rule("r", TrueRuleFilter(), "SET mark = 'a'")]})
-        async with Senders(subject, other) as senders:
-            for turn in range(12):
-                mark = "ab"[turn % 2 == 0]
-                for name in ("one", "two"):
-                    action = SqlRuleAction(f"SET mark = '{mark}'")
-                    filter_ = SqlRuleFilter("n > 0") if turn % 2 else TrueRuleFilter()
-                    await subject.admin.update_rule("t", name, {"name": "r", "action": action, "filter": filter_})
-                await senders.wait_for_progress()
-        assert senders.errors == []
-        marks: list[dict[str, str]] = []
-        for name in ("one", "two"):
-            found = await subject.take_all(name)
-            assert Counter(bodies(found)) == Counter(map(str, senders.acknowledged))
-            properties = [(str(each), each.application_properties or {}) for each in found]
-            assert all(given["RuleName"] == "r" for _, given in properties)
-            marks.append({body: str(given["mark"]) for body, given in properties})
-            assert set(marks[-1].values()) == {"a", "b"}
-        assert await subject.take_bodies("log") == sorted(map(str, senders.acknowledged))
-
-
 @pytest.mark.slow
 @both
 async def test_an_added_or_removed_rule_applies_to_all_later_messages(url: str, partitioned: bool) -> None:
@@ -319,37 +159,6 @@ async def test_an_added_or_removed_rule_applies_to_all_later_messages(url: str, 
                     await each.send_messages(ServiceBusMessage(f"{turn}"))
                 await subject.admin.delete_rule("t", "one", "r")
         assert await subject.take_bodies("one") == ["0", "0", "1", "1", "2", "2"]
-
-
-@pytest.mark.slow
-@both
-@pytest.mark.parametrize("change", [False, True], ids=["same partitions", "other partitions"])
-async def test_senders_and_receivers_continue_with_a_recreated_topic(url: str, partitioned: bool, change: bool) -> None:
-    """A sender may get one transient error, and then sends again."""
-    async with (
-        topic_at(url, {"one": None}, partitioned=partitioned) as subject,
-        subject.sender() as sender,
-        subject.sender() as second,
-    ):
-        receiver = subject.receiver("one")
-        await sender.send_messages(ServiceBusMessage("old"))
-        await second.send_messages(ServiceBusMessage("old"))
-        assert len(await receiver.receive_messages(1, 60)) == 1
-        await subject.admin.delete_topic("t")
-        with pytest.raises(MessagingEntityNotFoundError):
-            await sender.send_messages(ServiceBusMessage("nowhere"))
-        with pytest.raises(MessagingEntityNotFoundError):
-            await receiver.receive_messages(5, 60)
-        await subject.admin.create_topic("t", enable_partitioning=partitioned is not change)
-        await subject.create({"one": None, "two": None})
-        for each in (sender, second):
-            outcome = (await asyncio.gather(each.send_messages(ServiceBusMessage("new")), return_exceptions=True))[0]
-            if isinstance(outcome, ServiceBusError) and outcome.is_transient:
-                await each.send_messages(ServiceBusMessage("new"))
-            else:
-                assert outcome is None
-        assert bodies(await receive_exactly(receiver, 2)) == ["new", "new"]
-        assert await subject.take_bodies("two") == ["new", "new"]
 
 
 @both
@@ -406,21 +215,6 @@ async def test_a_lost_partition_of_a_subscription_is_recreated(url: str, partiti
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------
-
-
-@both
-async def test_a_publish_call_with_a_lost_answer_runs_only_once(server: LocalServer, partitioned: bool) -> None:
-    async with (
-        topic_at(server.url, {"one": None, "two": None}, partitioned=partitioned) as subject,
-        Scissors(server).listening() as network,
-        ServiceBusClient(f"redis://127.0.0.1:{network.port}", namespace="ns") as client,
-        client.get_topic_sender("t") as sender,
-    ):
-        network.cut("publish", 3)
-        await asyncio.gather(*(sender.send_messages(ServiceBusMessage(str(number))) for number in range(60)))
-        assert network.cuts == 3
-        for name in ("one", "two"):
-            assert sorted(map(int, await subject.take_bodies(name))) == list(range(60))
 
 
 @pytest.mark.slow

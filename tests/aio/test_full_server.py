@@ -156,11 +156,6 @@ class Patient(Kind):
         await admin.create_queue("copied")
 
 
-class Partitioned(Kind):
-    async def create(self, admin: Admin) -> None:
-        await admin.create_queue("orders", enable_partitioning=True)
-
-
 class Transactions(Kind):
     async def drain(self, client: ServiceBusClient, count: int) -> list[str]:
         async with client.get_queue_receiver("orders") as receiver:
@@ -198,21 +193,6 @@ class Sessions(Kind):
         return found
 
 
-class Subscription(Kind):
-    entity = "news"
-
-    async def create(self, admin: Admin) -> None:
-        await admin.create_topic("news")
-        await admin.create_subscription("news", "all")
-
-    async def drain(self, client: ServiceBusClient, count: int) -> list[str]:
-        async with client.get_subscription_receiver("news", "all") as receiver:
-            return await receive(receiver, count)
-
-    async def left(self, admin: Admin) -> int:
-        return (await admin.get_subscription_runtime_properties("news", "all")).total_message_count
-
-
 class DeadLetters(Kind):
     async def prepare(self, client: ServiceBusClient, count: int) -> None:
         async with client.get_queue_receiver("orders") as receiver:
@@ -221,16 +201,6 @@ class DeadLetters(Kind):
     async def drain(self, client: ServiceBusClient, count: int) -> list[str]:
         async with client.get_queue_receiver("orders", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
             return await receive(receiver, count)
-
-
-class Expired(DeadLetters):
-    async def create(self, admin: Admin) -> None:
-        await admin.create_queue(
-            "orders", default_message_time_to_live="PT1S", dead_lettering_on_message_expiration=True
-        )
-
-    async def prepare(self, client: ServiceBusClient, count: int) -> None:
-        """Do nothing: the receiver of the dead letters does the work that is due."""
 
 
 class Redriven(DeadLetters):
@@ -347,12 +317,9 @@ class Scheduled(ForwardedToTopic):
 
 KINDS: dict[str, Callable[[], Kind]] = {
     "plain": Kind,
-    "partitioned": Partitioned,
     "transactions": Transactions,
     "sessions": Sessions,
-    "subscription": Subscription,
     "dead letters": DeadLetters,
-    "expired": Expired,
     "redriven": Redriven,
     "deferred": Deferred,
     "reserved": Reserved,

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from sbredis.aio import AutoLockRenewer
 from sbredis.exceptions import MessageLockLostError, Outcome, SessionLockLostError
 from sbredis.model import ServiceBusReceivedMessage, hold_of
 from tests.aio.gates import Gate
@@ -146,19 +145,3 @@ async def test_the_client_counts_the_time_of_a_session_lock_from_the_start_of_th
         assert caught.value.outcome is Outcome.NEVER_SENT
         assert not calls.by_script
         await receiver.close()
-
-
-@both
-async def test_a_closed_session_is_no_longer_renewed(url: str, partitioned: bool) -> None:
-    """When its receiver closes, the renewer forgets the session, even if the lock has not ended."""
-    clock = HandClock()
-    async with session_queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
-        async with queue.session("a", auto_lock_renewer=renewer) as receiver:
-            session = session_of(receiver)
-            assert session._held.watchers
-            assert [lock.subject for _, _, watched in renewer._renewals._due for lock in watched.locks.values()] == [
-                session
-            ]
-        assert session._held.watchers == ()
-        assert [lock.subject for _, _, watched in renewer._renewals._due for lock in watched.locks.values()] == []
-        assert session.auto_renew_error is None

@@ -118,23 +118,6 @@ def calls(client: ServiceBusClient, monkeypatch: pytest.MonkeyPatch) -> Calls:
     return Calls(client, monkeypatch)
 
 
-async def test_transactions_that_wait_at_the_same_time_share_a_call(client: ServiceBusClient, calls: Calls) -> None:
-    outputs, others = client.get_queue_sender("outputs"), client.get_queue_sender("others")
-    async with client.get_queue_receiver("inputs") as receiver:
-        messages = await receive_exactly(receiver, 7)
-        transactions: list[list[Record]] = [
-            [partial(completes, message), partial(sends, others if number % 2 else outputs, str(message))]
-            for number, message in enumerate(messages[:6])
-        ]
-        results = await together(client, calls, *transactions)
-        assert [result.duplicates for result in results] == [()] * 6
-        assert calls.sizes == [6]
-        assert await bodies(client, "outputs") == ["0", "0", "2", "4"]
-        assert await bodies(client, "others") == ["0", "1", "3", "5"]
-        assert await bodies(client, "inputs") == ["6", "plug", "plug"]
-        await receiver.complete_message(messages[6])
-
-
 async def test_each_transaction_of_a_call_has_its_own_error(client: ServiceBusClient, url: str, calls: Calls) -> None:
     """A refused transaction changes nothing, and the transactions before it and after it happen."""
     outputs, inputs = client.get_queue_sender("outputs"), client.get_queue_sender("inputs")
@@ -313,23 +296,3 @@ async def test_transactions_whose_call_is_lost_happen_once_each(server: LocalSer
             assert [place for place, result in enumerate(results, 1) if isinstance(result, Exception)] == [4]
             assert await bodies(client, "outputs") == [str(number) for number in range(8) if number != 4]
             await receiver.complete_message(messages[4])
-
-
-async def test_each_commit_of_a_lost_call_has_an_unknown_outcome_if_its_entity_is_gone(server: LocalServer) -> None:
-    async with (
-        Scissors(server).listening() as network,
-        ServiceBusClient(f"redis://127.0.0.1:{network.port}", namespace="ns") as client,
-        ServiceBusAdministrationClient(server.url, namespace="ns") as admin,
-    ):
-        await client.ensure_queue("first")
-        await client.ensure_queue("outputs", colocate_with="first")
-        first, outputs = client.get_queue_sender("first"), client.get_queue_sender("outputs")
-        await transact(client, [partial(sends, first, "0"), partial(sends, outputs, "0")])
-        network.cut("transact", 1, then=partial(admin.delete_queue, "first"))
-        results = await asyncio.gather(
-            *[transact(client, [partial(sends, first, each), partial(sends, outputs, each)]) for each in "abc"],
-            return_exceptions=True,
-        )
-        assert [getattr(result, "outcome", None) for result in results] == [Outcome.UNKNOWN] * 3
-        assert network.cuts == 1
-        assert await bodies(client, "outputs") == ["0", "a", "b", "c"]

@@ -20,7 +20,6 @@ from sbredis.exceptions import (
     ServiceBusConnectionError,
     ServiceBusError,
     SessionCannotBeLockedError,
-    SessionLockLostError,
 )
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
 from sbredis.receiving import accept_next
@@ -565,26 +564,6 @@ async def test_a_partition_is_asked_again_when_it_can_be_reached_again(url: str)
 # -- deleted and recreated queues --------------------------------------------------------------------------------------
 
 
-@both
-async def test_a_waiting_acceptor_gets_a_session_of_the_recreated_queue(url: str, partitioned: bool) -> None:
-    async with session_queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
-        task = opening(queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60))
-        await queue.wait_for_acceptors()
-        await other._connection.open(loop_time() + 60)
-        await other._connection.namespace.delete_entity("q")
-        await other.ensure_queue("q", requires_session=True, enable_partitioning=not partitioned)
-        seats = SessionQueue(other, await other._connection.entity("q", loop_time() + 60), url, None)
-        await seats.send_to("a", "1")
-        with suppress(ServiceBusError):
-            await queue.send_to("a", "2")  # with this call the client learns of the new queue
-        try:
-            receiver = await task
-        except MessagingEntityNotFoundError:  # it may look before there is a new queue
-            receiver = await opening(queue.session(NEXT_AVAILABLE_SESSION, max_wait_time=60))
-        assert session_of(receiver).session_id == "a"
-        assert bodies(await receiver.receive_messages(1, 60)) == ["1"]
-
-
 async def test_a_named_session_comes_with_its_first_messages(url: str) -> None:
     """The receive call that accepts the session is one call to the server."""
     async with session_queue_at(url) as queue:
@@ -633,27 +612,3 @@ async def test_no_message_is_deleted_with_the_acceptance_of_its_session(url: str
                 await receiver.receive_messages(1, 60)
         assert bodies(await receiver.receive_messages(1, 60)) == ["1"]
         await receiver.close()
-
-
-@pytest.mark.slow
-@both
-async def test_a_session_of_a_deleted_queue_is_lost(url: str, partitioned: bool) -> None:
-    """This also holds if a new queue of that name exists, in the same or in other partitions."""
-    async with session_queue_at(url, partitioned=partitioned) as queue, queue.other_client() as other:
-        await other._connection.open(loop_time() + 60)
-        for change in (False, True):
-            now_partitioned = queue.entity.partitioned
-            receiver = queue.session("a", prefetch_count=5)
-            await queue.send_to("a", "1", "2", "3")
-            (message,) = await receiver.receive_messages(1, 60)
-            await other._connection.namespace.delete_entity("q")
-            await other.ensure_queue("q", requires_session=True, enable_partitioning=now_partitioned is not change)
-            with pytest.raises((SessionLockLostError, MessagingEntityNotFoundError)):
-                await receiver.complete_message(message)
-            with pytest.raises((SessionLockLostError, MessagingEntityNotFoundError)):
-                await session_of(receiver).get_state()
-            with pytest.raises((SessionLockLostError, MessagingEntityNotFoundError)):
-                await receiver.receive_messages(10, 60)
-            await receiver.close()
-            async with queue.session("a") as again:
-                assert await again.receive_messages(1, 0.05) == []

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from sbredis.aio import ServiceBusClient, ServiceBusSender
+from sbredis.aio import ServiceBusSender
 from sbredis.client import SendJob
 from sbredis.client._lane import Jobs
 from sbredis.client._send_lane import SendLane
 from sbredis.engine import Outgoing
 from sbredis.exceptions import (
-    MessageSizeExceededError,
     MessagingEntityDisabledError,
     OperationTimeoutError,
     Outcome,
@@ -51,15 +50,6 @@ async def test_concurrent_sends_to_many_partitions_take_few_calls(url: str) -> N
         assert len(flat(await stored_bodies(queue))) == 500
 
 
-async def test_the_server_counts_few_scripts_for_many_concurrent_sends(server: LocalServer) -> None:
-    """The test uses the server's own count of scripts."""
-    async with queue_at(server.url) as queue, queue.client.get_queue_sender("q") as sender:
-        server.ask("CONFIG", "RESETSTAT")
-        await asyncio.gather(*sends(sender, *map(str, range(500))))
-        line = next(line for line in str(server.ask("INFO", "commandstats")).splitlines() if "cmdstat_fcall:" in line)
-        assert int(line.partition("calls=")[2].partition(",")[0]) <= 6
-
-
 @in_memory
 async def test_the_first_send_is_not_delayed(url: str) -> None:
     """The call of the first send is made within the next turns of the event loop. It does not wait for other sends."""
@@ -71,24 +61,6 @@ async def test_the_first_send_is_not_delayed(url: str) -> None:
             assert len(gate.arrived) == 1
             gate.open()
             await asyncio.gather(*first)
-
-
-@in_memory
-async def test_sends_made_during_a_running_call_are_gathered_for_the_next_call(url: str) -> None:
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        with Gate(queue.client) as gate:
-            gate.shut = True
-            tasks = sends(sender, "1", "2")
-            await turns(5)
-            for body in "3456789":
-                tasks += sends(sender, body)
-                await turns(5)
-            under_way = len(gate.arrived)
-            assert under_way <= 2
-            gate.open()
-            await asyncio.gather(*tasks)
-            assert len(gate.arrived) == under_way + 1
-        assert flat(await stored_bodies(queue)) == list("123456789")
 
 
 @in_memory
@@ -153,22 +125,6 @@ async def test_several_senders_share_calls(url: str, *, partitioned: bool) -> No
         assert len(flat(await stored_bodies(queue))) == 200
 
 
-@pytest.mark.slow
-@both
-async def test_awaited_sends_keep_their_order_among_concurrent_senders(url: str, *, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
-
-        async def one(key: str) -> None:
-            for number in range(8):
-                await sender.send_messages(ServiceBusMessage(f"{key}{number:02}", partition_key=key))
-
-        await asyncio.gather(*map(one, "abcdefghij"))
-        for key in "abcdefghij":
-            for bodies in await stored_bodies(queue):
-                of_key = [body for body in bodies if body.startswith(key)]
-                assert of_key in ([], [f"{key}{number:02}" for number in range(8)])
-
-
 # -- the error of each caller ------------------------------------------------------------------------------------------
 
 
@@ -193,29 +149,6 @@ async def test_a_message_that_exceeds_the_quota_fails_without_affecting_others(u
             assert error.tracking_id in str(error)
             assert "entity 'q'" in str(error)
         assert (await queue.counts()).active == len(found) - 3
-
-
-async def test_sends_to_a_full_queue_fail_with_few_calls(url: str) -> None:
-    async with queue_at(url, quota=100) as queue, queue.client.get_queue_sender("q") as sender:
-        with Calls(queue.transport) as calls:
-            found = await ended(sends(sender, *[bytes(500)] * 400))
-        assert {type(error) for error in found} == {ServiceBusQuotaExceededError}
-        assert calls.by_script["send"] <= 30
-        assert sender.in_flight == 0
-
-
-@in_memory
-async def test_a_message_above_a_lowered_size_limit_fails_without_affecting_others(url: str) -> None:
-    """Another client lowers the limit after this client has read it."""
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        await sender.send_messages([])
-        record = queue.entity.record
-        async with queue.other_client() as other:
-            settings = record.settings.__class__(largest_message=1000)
-            await other._connection.namespace.update_entity(record, settings)
-        found = await ended(sends(sender, b"a", bytes(2000), b"b"))
-        assert [type(error) for error in found] == [type(None), MessageSizeExceededError, type(None)]
-        assert flat(await stored_bodies(queue)) == ["a", "b"]
 
 
 @in_memory
@@ -392,17 +325,3 @@ async def test_a_send_that_times_out_while_it_waits_for_other_calls_was_never_se
             await asyncio.gather(*first)
         await sender.close()
         assert flat(await stored_bodies(queue)) == list("abc")
-
-
-@in_memory
-async def test_the_time_for_connecting_counts_towards_the_timeout(url: str) -> None:
-    client = ServiceBusClient(url, namespace="ns")
-    async with client:
-        calls: list[Awaitable[Any]] = [
-            client.get_queue_sender("q").send_messages(ServiceBusMessage("x"), timeout=1e-9),
-            client.ensure_queue("q", timeout=1e-9),
-        ]
-        for call in calls:
-            with pytest.raises(OperationTimeoutError) as caught:
-                await call
-            assert caught.value.outcome is not Outcome.REFUSED

@@ -14,9 +14,8 @@ import pytest
 
 from sbredis.aio import ServiceBusSender
 from sbredis.client._lane import Lane
-from sbredis.engine import PartitionSettings, SettingsStaleError, perform
+from sbredis.engine import SettingsStaleError, perform
 from sbredis.exceptions import (
-    MessageLockLostError,
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
     OperationTimeoutError,
@@ -150,15 +149,6 @@ async def test_a_queue_that_was_deleted_is_not_found(url: str, *, partitioned: b
         assert sender.in_flight == 0
 
 
-@both
-async def test_sends_continue_after_a_queue_is_deleted_and_created_again(url: str, *, partitioned: bool) -> None:
-    async with begun(url, partitioned=partitioned) as (queue, sender):
-        await namespace_of(queue).delete_entity("q")
-        await namespace_of(queue).create_entity("q", PartitionSettings(), partitioned=partitioned)
-        await send_to_all(sender)
-        assert flat(await stored_bodies(queue)) == list("abcdefgh")
-
-
 async def test_create_if_missing_recreates_a_deleted_queue(url: str) -> None:
     async with begun(url) as (queue, plain):
         async with queue.client.get_queue_sender("q", create_if_missing=True) as sender:
@@ -170,17 +160,6 @@ async def test_create_if_missing_recreates_a_deleted_queue(url: str) -> None:
             await sender.send_messages(ServiceBusMessage("y"))
             await plain.send_messages(ServiceBusMessage("z"))
         assert flat(await stored_bodies(queue)) == ["y", "z"]
-
-
-async def test_a_message_of_a_deleted_queue_has_no_lock_after_the_queue_is_recreated(url: str) -> None:
-    async with begun(url) as (queue, sender):
-        await sender.send_messages(ServiceBusMessage("x"))
-        receiver = queue.receiver()
-        (message,) = await receiver.receive_messages(1, 5)
-        await namespace_of(queue).delete_entity("q")
-        await namespace_of(queue).create_entity("q", PartitionSettings())
-        with pytest.raises(MessageLockLostError):
-            await receiver.complete_message(message)
 
 
 @both

@@ -13,8 +13,6 @@ import pytest
 from sbredis.engine import SessionIdMissingError
 from sbredis.exceptions import MessageLockLostError, MessagingEntityNotFoundError, ServiceBusError, SessionLockLostError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of
-from sbredis.receiving._credit import CreditState
-from sbredis.receiving._credit_driver import CreditDriver
 from tests.aio.gates import Gate
 from tests.aio.queues import PATIENT, both, exists, in_memory, queue_at
 from tests.waiting import eventually
@@ -132,29 +130,6 @@ async def test_a_message_without_a_session_fails_alone_when_its_queue_has_sessio
         assert [type(outcome) for outcome in outcomes] == [type(None), SessionIdMissingError, type(None), type(None)]
         async with queue.client.get_queue_receiver(name, session_id="a") as receiver:
             assert len(await receiver.receive_messages(2, 60)) == 2
-
-
-def is_open(driver: CreditDriver) -> bool:
-    return driver.credit.state is CreditState.OPEN
-
-
-@both
-async def test_a_waiting_receiver_gets_messages_of_the_recreated_queue(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        receiver, sender = queue.receiver(), queue.client.get_queue_sender(queue.entity.name)
-        waiting = asyncio.ensure_future(receiver.receive_messages(1, 60))
-        await eventually(lambda: receiver._inbox is not None and all(map(is_open, receiver._inbox.drivers)))
-        await queue.client._connection.namespace.delete_entity(queue.entity.name)
-        await queue.client.ensure_queue(queue.entity.name, enable_partitioning=not partitioned)
-        try:
-            await sender.send_messages(ServiceBusMessage("new"))
-        except ServiceBusError:  # until now the client had not noticed the change
-            await sender.send_messages(ServiceBusMessage("new"))
-        try:
-            (message,) = await waiting
-        except MessagingEntityNotFoundError:  # it may look before there is a new queue
-            (message,) = await receiver.receive_messages(1, 60)
-        assert message.body == b"new"
 
 
 @in_memory

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from sbredis.aio import ServiceBusReceiver
-from sbredis.exceptions import MessageAlreadySettled
 from sbredis.model import ServiceBusMessageState, ServiceBusReceivedMessage
 from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, queue_at, receive_exactly
 
@@ -100,18 +99,6 @@ async def test_a_peek_continues_after_the_messages_that_were_received(url: str, 
         assert bodies(await queue.receiver().peek_messages(10)) == list("abcdef")
 
 
-@pytest.mark.slow
-async def test_large_messages_are_peeked_a_few_at_a_time(url: str) -> None:
-    async with queue_at(url) as queue:
-        await queue.fill(12, size=900_000)
-        receiver = queue.receiver()
-        sizes: list[int] = []
-        while messages := await receiver.peek_messages(100):
-            sizes.append(len(messages))
-        assert sum(sizes) == 12
-        assert max(sizes) <= 9
-
-
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_concurrent_peeks_of_one_receiver_show_each_message_once(url: str, partitioned: bool) -> None:
@@ -120,24 +107,6 @@ async def test_concurrent_peeks_of_one_receiver_show_each_message_once(url: str,
         receiver = queue.receiver()
         pages = await asyncio.gather(*(receiver.peek_messages(3) for _ in range(5)))
         assert sorted(text for page in pages for text in bodies(page)) == list("abcdefghijkl")
-
-
-@in_memory
-async def test_a_peeked_message_can_be_neither_settled_nor_renewed(url: str) -> None:
-    async with queue_at(url) as queue:
-        await queue.send("a")
-        receiver = queue.receiver()
-        (message,) = await receiver.peek_messages()
-        for done in (
-            receiver.complete_message,
-            receiver.abandon_message,
-            receiver.defer_message,
-            receiver.dead_letter_message,
-            receiver.renew_message_lock,
-        ):
-            with pytest.raises(ValueError, match="was peeked") as raised:
-                await done(message)
-            assert not isinstance(raised.value, MessageAlreadySettled)
 
 
 @in_memory

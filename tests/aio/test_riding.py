@@ -125,23 +125,6 @@ async def test_a_transaction_brings_the_next_message(url: str) -> None:
             assert calls.by_script == {"transact": 1}
 
 
-async def test_a_refused_transaction_leaves_its_grant_unread(url: str) -> None:
-    """The receiver asks by itself."""
-    async with queue_at(url, lock_duration=300_000) as queue:
-        await queue.send("a", "b")
-        receiver = queue.receiver()
-        first = await anext(receiver)
-        await queue.lose(first)
-        assert await queue.take()
-        with Calls(queue.transport) as calls:
-            with pytest.raises(MessageLockLostError):
-                async with queue.client.transaction() as transaction:
-                    transaction.complete_message(first)
-            assert str(await anext(receiver)) == "b"
-            assert calls.by_script["transact"] == 1
-            assert calls.by_script["grant"]
-
-
 class BrokenRider:
     """A receiver that cannot say what it wants, because of a defect."""
 
@@ -162,17 +145,6 @@ async def test_a_receiver_with_a_defect_does_not_stop_others_that_ask_with_the_s
             await asyncio.gather(one.complete_message(first), other.complete_message(broken))
             assert calls.by_script["complete"] == 1
         assert str(await anext(one)) == "b"
-
-
-async def test_what_a_receiver_has_abandoned_goes_to_another_one_first(url: str) -> None:
-    async with queue_at(url, lock_duration=300_000) as queue:
-        one, other = queue.receiver(), queue.receiver()
-        await queue.send("a")
-        message = await anext(one)
-        waiting = asyncio.create_task(anext(other))
-        await queue.wait_for_waiters()
-        await one.abandon_message(message)
-        assert str(await waiting) == "a"
 
 
 async def test_a_message_that_nobody_comes_back_for_is_given_back(url: str) -> None:

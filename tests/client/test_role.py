@@ -137,17 +137,6 @@ async def test_a_client_that_is_not_ready_takes_all_shards_if_no_other_has_any(u
         assert asking.counts == [0, 8]
 
 
-async def test_the_shards_of_a_client_that_gives_them_up_are_called_for(url: str) -> None:
-    async with queue_at(url) as queue:
-        asking = Shards(queue, 8, 3)
-        await asking.ask(0, 1, 2, 0, 1, 2)
-        left = asking.standings[0] = await asking.clients[0].give_up()
-        assert asking.called(0) == [1, 2]
-        assert (left.held, left.member, left.members) == (False, False, 2)
-        await asking.ask(1, 2)
-        assert asking.counts == [0, 4, 4]
-
-
 async def test_a_client_that_was_called_and_is_dead_delays_the_others_by_two_seconds(url: str) -> None:
     """Until then, the others take their fair share only."""
     async with queue_at(url) as queue:

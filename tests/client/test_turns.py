@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
 
+from sbredis.aio import ServiceBusReceiver
 from sbredis.client._turns import LaterTurns, TurnShare
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import taking_of
@@ -145,36 +147,39 @@ async def test_a_receiver_ends_although_its_closing_was_cancelled_in_a_crowd(url
         await receiver.close()
 
 
+async def most_in_a_turn(receivers: Sequence[ServiceBusReceiver], done: Callable[[ServiceBusReceiver], bool]) -> int:
+    """Wait until all receivers have done something. Return how many of them did it in one turn, at the most."""
+    before = most = 0
+    while before < len(receivers):
+        await asyncio.sleep(0)
+        now = sum(map(done, receivers))
+        before, most = now, max(most, now - before)
+    return most
+
+
 @in_memory
 async def test_very_many_receivers_close_in_many_turns(url: str) -> None:
     async with queue_at(url) as queue:
         receivers = [queue.receiver() for _ in range(500)]
         assert await asyncio.gather(*(receiver.receive_messages(1, 0.01) for receiver in receivers)) == [[]] * 500
-        inboxes = [receiver._inbox for receiver in receivers]
-        assert None not in inboxes
         closing = [asyncio.ensure_future(receiver.close()) for receiver in receivers]
-        ended, most = 0, 0
-        while ended < len(receivers):
-            await asyncio.sleep(0)
-            now = sum(receiver not in queue.client._children for receiver in receivers)
-            ended, most = now, max(most, now - ended)
-        assert most <= 100
+        assert await most_in_a_turn(receivers, lambda receiver: receiver not in queue.client._children) <= 100
         await asyncio.gather(*closing)
 
 
 @in_memory
-async def test_very_many_receivers_ask_again_in_many_turns(url: str) -> None:
+@pytest.mark.parametrize("again", [False, True], ids=["for the first time", "again"])
+async def test_very_many_receivers_ask_in_many_turns(url: str, again: bool) -> None:
+    def asks(receiver: ServiceBusReceiver) -> bool:
+        inbox = receiver._inbox
+        return inbox is not None and (not again or inbox.callers.demand > 0)
+
     async with queue_at(url) as queue:
         receivers = [queue.receiver() for _ in range(500)]
-        assert await asyncio.gather(*(receiver.receive_messages(1, 0.01) for receiver in receivers)) == [[]] * 500
-        inboxes = [receiver._inbox for receiver in receivers]
+        if again:
+            assert await asyncio.gather(*(receiver.receive_messages(1, 0.01) for receiver in receivers)) == [[]] * 500
         calls = [asyncio.ensure_future(receiver.receive_messages(1, 60)) for receiver in receivers]
-        asked, most = 0, 0
-        while asked < len(receivers):
-            await asyncio.sleep(0)
-            now = sum(inbox is not None and inbox.callers.demand > 0 for inbox in inboxes)
-            asked, most = now, max(most, now - asked)
-        assert most <= 100
+        assert await most_in_a_turn(receivers, asks) <= 100
         for call in calls:
             call.cancel()
         await asyncio.wait(calls)
@@ -249,19 +254,3 @@ async def test_a_waiting_call_ends_before_the_closing_of_its_receiver_gets_its_t
         await queue.send("a")
         await closing
         assert await queue.counts_are(1, 0)
-
-
-@in_memory
-async def test_very_many_receivers_begin_in_many_turns(url: str) -> None:
-    async with queue_at(url) as queue:
-        receivers = [queue.receiver() for _ in range(500)]
-        calls = [asyncio.ensure_future(receiver.receive_messages(1, 60)) for receiver in receivers]
-        begun, most = 0, 0
-        while begun < len(receivers):
-            await asyncio.sleep(0)
-            now = sum(receiver._inbox is not None for receiver in receivers)
-            begun, most = now, max(most, now - begun)
-        assert most <= 100
-        for call in calls:
-            call.cancel()
-        await asyncio.wait(calls)

@@ -179,24 +179,3 @@ async def test_actions_may_add_more_to_a_list_of_messages_than_one_call_takes(ur
     async with topic_at(url, subscriptions) as subject, subject.sender() as sender:
         await sender.send_messages([ServiceBusMessage(body) for body in bodies])
         assert [await subject.take_bodies(name) for name in subscriptions] == [sorted(bodies)] * 3
-
-
-@in_memory
-async def test_each_copy_of_a_message_keeps_its_number_as_a_dead_letter(url: str) -> None:
-    """Two rules with actions make two copies in a subscription, which share a stored message."""
-    rules = [RuleProperties(name, action=SqlRuleAction(f"SET rule = '{name}'")) for name in "ab"]
-    async with topic_at(url, {"s": rules}) as subject:
-        async with subject.sender() as sender:
-            await sender.send_messages(ServiceBusMessage("x"))
-        async with subject.receiver("s") as receiver:
-            copies = await receiver.receive_messages(2, 60)
-            numbers = {str((each.application_properties or {})["rule"]): each.sequence_number for each in copies}
-            assert len(set(numbers.values())) == 2
-            for each in copies:
-                await receiver.dead_letter_message(each)
-        async with subject.receiver("s", sub_queue="deadletter") as letters:
-            found = await letters.receive_messages(2, 60)
-            assert {
-                str((each.application_properties or {})["rule"]): each.dead_letter_source_sequence_number
-                for each in found
-            } == numbers

@@ -6,15 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from pathlib import Path
 
 import pytest
 
 from sbredis.aio import ServiceBusReceiver
-from sbredis.client import Timings
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
 from sbredis.receiving._fetching import Buffer, Stock
-from sbredis.servers import LocalServer
 from tests.aio.queues import GATHERING, Calls, HandClock, bodies, both, in_memory, queue_at, receive_exactly
 from tests.waiting import eventually
 
@@ -282,17 +279,3 @@ async def test_concurrent_callers_get_messages_from_the_buffer_in_the_order_of_t
             calls = (receiver.receive_messages(wanted, 60) for wanted in (5, 5, 5, 5))
             received = [bodies(messages) for messages in await asyncio.gather(*calls)]
             assert [text for texts in received for text in texts] == [str(number) for number in range(20)]
-
-
-async def test_a_closed_receiver_gives_back_its_stock_when_a_server_answers_that_was_away(tmp_path: Path) -> None:
-    """The server is away for longer than the closing waits, and the locks are much longer."""
-    with LocalServer(directory=tmp_path, config={"appendonly": "yes", "appendfsync": "always"}) as server:
-        async with queue_at(server.url, timings=Timings(), lock_duration=300_000) as queue:
-            await queue.fill(20)
-            receiver = queue.receiver(prefetch_count=10)
-            assert len(await receiver.receive_messages(1, 60, gather=False)) == 1
-            await eventually(lambda: queue.counts_are(9, 11))
-            server.kill()
-            await receiver.close()
-            server.start()
-            await eventually(lambda: queue.counts_are(19, 1))

@@ -14,7 +14,6 @@ from sbredis.client import Clock, Timings
 from sbredis.engine import PartitionSettings
 from sbredis.exceptions import (
     MessagingEntityDisabledError,
-    MessagingEntityNotFoundError,
     OperationTimeoutError,
     ServiceBusConnectionError,
     ServiceBusError,
@@ -255,25 +254,6 @@ async def test_a_queue_with_receiving_disabled_refuses_every_call(url: str, part
         await namespace.update_entity(record, PartitionSettings())
         assert bodies(await receiver.receive_messages(1, 60)) == ["a"]
         assert loop_time() - begun < 20
-
-
-@pytest.mark.everywhere("a receiver listens to several nodes")
-@both
-@pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "disabled"])
-async def test_a_waiting_receiver_learns_at_once_that_its_queue_was_deleted_or_disabled(
-    url: str, partitioned: bool, deleted: bool
-) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        receiver, namespace = queue.receiver(), queue.client._connection.namespace
-        task = asyncio.create_task(receiver.receive_messages(1, 900))
-        await queue.wait_for_waiters()
-        record = await namespace.get_entity("q")
-        if deleted:
-            await namespace.delete_entity("q")
-        else:
-            await namespace.update_entity(record, PartitionSettings(status="ReceiveDisabled"))
-        with pytest.raises(MessagingEntityNotFoundError if deleted else MessagingEntityDisabledError):
-            await task
 
 
 @both

@@ -15,9 +15,7 @@ from sbredis.model import ServiceBusMessage
 from sbredis.servers import ClusterNode, LocalCluster, LocalServer
 from sbredis.transport import key_slot
 from tests.aio.queues import bodies_in
-from tests.aio.scissors import Scissors
 from tests.children import child
-from tests.plugins.parts import first
 from tests.waiting import eventually
 
 # -- a process that is killed ------------------------------------------------------------------------------------------
@@ -74,35 +72,6 @@ async def entities(server: LocalServer, count: int) -> AsyncIterator[ServiceBusC
         async with client.get_queue_sender("inputs") as sender:
             await sender.send_messages([ServiceBusMessage(str(number)) for number in range(count)])
         yield client
-
-
-@pytest.mark.parametrize(
-    ("step", "cut", "happened"),
-    first(
-        1,
-        [
-            pytest.param("before the call", {"on_the_way": True}, False),
-            pytest.param("before the answer", {}, True),
-            pytest.param("after the answer", {"after": True}, True),
-        ],
-        "each case starts a process and kills it",
-    ),
-    ids=lambda each: each if isinstance(each, str) else "",
-)
-async def test_a_process_that_is_killed_has_committed_all_or_nothing(
-    server: LocalServer, step: str, cut: dict[str, bool], *, happened: bool
-) -> None:
-    del step
-    async with entities(server, 4) as client, Scissors(server).listening() as network:
-        async with program(f"redis://127.0.0.1:{network.port}") as running:
-            for expected in ("0", "1"):
-                running.go_on()
-                assert await running.done() == expected
-            network.cut("transact", then=running.kill, **cut)
-            running.go_on()
-            await eventually(lambda: network.cuts)
-        assert await bodies_in(client, "outputs") == ["0", "1", "2"][: 2 + happened]
-        assert await bodies_in(client, "inputs") == ["2", "3"][happened:]
 
 
 @pytest.mark.long("it kills many processes")

@@ -561,7 +561,7 @@ async def test_a_partition_is_asked_again_when_it_can_be_reached_again(url: str)
         assert session_of(await task).session_id == name
 
 
-# -- deleted and recreated queues --------------------------------------------------------------------------------------
+# -- what comes with a named session -----------------------------------------------------------------------------------
 
 
 async def test_a_named_session_comes_with_its_first_messages(url: str) -> None:

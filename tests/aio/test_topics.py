@@ -214,7 +214,7 @@ async def test_a_lost_partition_of_a_subscription_is_recreated(url: str, partiti
         assert await subject.take_bodies("two") == sorted([*expected, "old"])
 
 
-# -- faults ------------------------------------------------------------------------------------------------------------
+# -- rules and times to live -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

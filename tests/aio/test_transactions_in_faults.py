@@ -50,11 +50,6 @@ class Program:
         assert self._process.stdout is not None
         return (await self._process.stdout.readline()).decode().strip()
 
-    async def kill(self) -> None:
-        if self._process.returncode is None:
-            self._process.kill()
-        await self._process.wait()
-
 
 @asynccontextmanager
 async def program(url: str) -> AsyncIterator[Program]:

@@ -26,9 +26,9 @@ QUICK = (
 @pytest.mark.slow
 def test_an_unused_entity_is_removed_and_a_used_one_is_not() -> None:
     tally: Counter[str] = Counter()
-    prove(2_000, tally, seed=1)
+    prove(4_000, tally, seed=2)
     seldom = lacking(tally, 1)
-    assert len(seldom) < 25, seldom
+    assert len(seldom) < 15, seldom
 
 
 @pytest.mark.long("each search takes as long as the run without a bug")

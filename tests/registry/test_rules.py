@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,8 +12,6 @@ from sbredis.exceptions import (
     DataLayoutError,
     MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,
-    Outcome,
-    ServiceBusError,
     ServiceBusQuotaExceededError,
 )
 from sbredis.registry import EntityChangedError, KeptRule, Namespace, path_of, place_of
@@ -25,6 +22,7 @@ from sbredis.rules import CorrelationFilter, FalseFilter, Rule, SqlAction, SqlFi
 from sbredis.transport import Transport
 from tests.engine.opening import open_with_scripts
 from tests.registry.keys import bucket_of, snapshot
+from tests.registry.refusals import refused
 from tests.registry.topics import ANY, CORRELATED, NONE, OF_SUBSCRIPTION, SQL, kept_of, make_topic, require_whole
 
 RULES = bucket_of("Topic", 2)[4]
@@ -46,17 +44,6 @@ async def namespace(transport: Transport) -> Namespace:
     await make_topic(namespace)
     await namespace.create_subscription("Topic", "Sub", OF_SUBSCRIPTION, rules=[ANY])
     return namespace
-
-
-async def refused(transport: Transport, done: Awaitable[Any], error: type[Exception], text: str) -> None:
-    """Check that a call is refused with this error, and that nothing has changed."""
-    before = await snapshot(transport)
-    with pytest.raises(error, match=text) as raised:
-        await done
-    assert type(raised.value) is error
-    if isinstance(raised.value, ServiceBusError):
-        assert raised.value.outcome is Outcome.REFUSED
-    assert await snapshot(transport) == before
 
 
 # -- one rule ----------------------------------------------------------------------------------------------------------

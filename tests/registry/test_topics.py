@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
 from sbredis.engine import PartitionSettings, perform
-from sbredis.exceptions import MessagingEntityNotFoundError, Outcome, ServiceBusError
+from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.registry import EntityRecord, Namespace, path_of
 from sbredis.rules import Rule
 from sbredis.transport import Transport
 from tests.registry.keys import snapshot
-from tests.registry.topics import ANY, CORRELATED, OF_SUBSCRIPTION, OF_TOPIC, SQL, kept_of, make_topic, require_whole
+from tests.registry.refusals import refused
+from tests.registry.topics import (
+    ANY,
+    CORRELATED,
+    OF_SUBSCRIPTION,
+    OF_TOPIC,
+    SQL,
+    kept_of,
+    make_topic,
+    require_whole,
+    subscribe,
+)
 
 SUB = path_of("Topic", "Sub")
 
 shapes = pytest.mark.both_shapes
-
-
-async def subscribe(namespace: Namespace, name: str = "Sub", *rules: Rule, topic: str = "Topic") -> EntityRecord:
-    return await namespace.create_subscription(topic, name, OF_SUBSCRIPTION, rules=rules or [ANY])
-
-
-async def refused(transport: Transport, done: Awaitable[Any], error: type[Exception], text: str) -> None:
-    """Check that a call is refused with this error, and that nothing has changed."""
-    before = await snapshot(transport)
-    with pytest.raises(error, match=text) as raised:
-        await done
-    assert type(raised.value) is error
-    if isinstance(raised.value, ServiceBusError):
-        assert raised.value.outcome is Outcome.REFUSED
-    assert await snapshot(transport) == before
 
 
 # -- topics ------------------------------------------------------------------------------------------------------------

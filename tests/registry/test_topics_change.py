@@ -14,12 +14,10 @@ from sbredis.exceptions import (
     MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,
     OperationTimeoutError,
-    Outcome,
     ServiceBusCommunicationError,
-    ServiceBusError,
     ServiceBusQuotaExceededError,
 )
-from sbredis.registry import JUDGING_PROPERTY, EntityRecord, Namespace, path_of
+from sbredis.registry import JUDGING_PROPERTY, Namespace, path_of
 from sbredis.registry import _registry as registry_module
 from sbredis.registry._registry import LIMITS
 from sbredis.rules import Rule
@@ -29,7 +27,18 @@ from tests.engine.opening import open_with_scripts
 from tests.engine.rights import Rights, commands_of, confined
 from tests.registry.cuts import settled
 from tests.registry.keys import bucket_of, snapshot
-from tests.registry.topics import ANY, CORRELATED, OF_SUBSCRIPTION, OF_TOPIC, SQL, kept_of, make_topic, require_whole
+from tests.registry.refusals import refused
+from tests.registry.topics import (
+    ANY,
+    CORRELATED,
+    OF_SUBSCRIPTION,
+    OF_TOPIC,
+    SQL,
+    kept_of,
+    make_topic,
+    require_whole,
+    subscribe,
+)
 from tests.registry.turns import Cut, RecordingTransport
 
 pytestmark = pytest.mark.everywhere("a change is sent to partitions in different slots")
@@ -39,21 +48,6 @@ SUB = path_of("Topic", "Sub")
 
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 shapes = pytest.mark.both_shapes
-
-
-async def subscribe(namespace: Namespace, name: str = "Sub", *rules: Rule, topic: str = "Topic") -> EntityRecord:
-    return await namespace.create_subscription(topic, name, OF_SUBSCRIPTION, rules=rules or [ANY])
-
-
-async def refused(transport: Transport, done: Awaitable[Any], error: type[Exception], text: str) -> None:
-    """Check that a call is refused with this error, and that nothing has changed."""
-    before = await snapshot(transport)
-    with pytest.raises(error, match=text) as raised:
-        await done
-    assert type(raised.value) is error
-    if isinstance(raised.value, ServiceBusError):
-        assert raised.value.outcome is Outcome.REFUSED
-    assert await snapshot(transport) == before
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ __all__ = [
     "make_topic",
     "require_whole",
     "routes_say",
+    "subscribe",
 ]
 
 OF_TOPIC = PartitionSettings(topic=True)
@@ -53,6 +54,10 @@ class Kept(NamedTuple):
 
 async def make_topic(namespace: Namespace, name: str = "Topic", *, partitioned: bool = True) -> EntityRecord:
     return await namespace.create_entity(name, OF_TOPIC, kind="topic", partitioned=partitioned)
+
+
+async def subscribe(namespace: Namespace, name: str = "Sub", *rules: Rule, topic: str = "Topic") -> EntityRecord:
+    return await namespace.create_subscription(topic, name, OF_SUBSCRIPTION, rules=rules or [ANY])
 
 
 async def kept_of(transport: Transport, name: str = "ns") -> Kept:

@@ -27,7 +27,7 @@ from sbredis.workers import (
     Worker,
 )
 from tests.waiting import eventually
-from tests.workers.looking import bodies, empty
+from tests.workers.looking import bodies, dead, empty
 
 
 @dataclass
@@ -138,17 +138,13 @@ async def test_a_body_that_does_not_fit_is_dead_lettered_without_its_values(sbre
     async with worker.running():
         await worker.send("orders", {"id": "secret"}, application_properties={"tenant": "a"})
         await worker.send("orders", Order(1))
-        await eventually(lambda: two_dead(sbredis_bus))
+        await eventually(lambda: dead(sbredis_bus, 2))
     letters = await sbredis_bus.dead_lettered("orders")
     said = {dead.dead_letter_reason: dead.dead_letter_error_description for dead in letters}
     assert said == {
         "MessageBody": "The body does not fit Order: $.id is text, but must be a whole number.",
         "MessageProperty": "The message has no application property 'tenant', but str is needed.",
     }
-
-
-async def two_dead(bus: Bus) -> bool:
-    return len(await bus.dead_lettered("orders")) == 2
 
 
 async def test_what_a_handler_sends_goes_out_with_the_completion_or_not_at_all(sbredis_bus: Bus) -> None:

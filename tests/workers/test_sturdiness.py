@@ -26,6 +26,7 @@ from sbredis.workers.running._locks import beating
 from sbredis.workers.running._sessions import SessionConsumer
 from sbredis.workers.schedules._time import Time
 from tests.waiting import eventually
+from tests.workers.looking import dead, empty
 from tests.workers.parts import Parts, Runtime, begun_with
 
 NOW = Retries(first_delay=0)
@@ -45,10 +46,6 @@ class Hurried(Time):
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> asyncio.TimerHandle:
         return super().call_later(seconds if self.steady is None else self.steady, function)
-
-
-async def empty(bus: Bus, queue: str = "orders") -> bool:
-    return not await bus.active(queue)
 
 
 def paused(worker: Worker) -> dict[str, str]:
@@ -245,10 +242,6 @@ async def test_an_error_of_a_condition_is_that_of_its_own_handler(
     assert letter.dead_letter_reason == "ArithmeticError"
     assert caplog.text.count("second failed for message") == 3
     assert "first failed" not in caplog.text
-
-
-async def dead(bus: Bus, count: int) -> bool:
-    return len(await bus.dead_lettered("orders")) == count
 
 
 @pytest.mark.parametrize("batch", [None, 1])

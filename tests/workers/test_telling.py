@@ -12,13 +12,10 @@ from sbredis.testing import Bus
 from sbredis.workers import DeadLetter, Logging, Retries, Worker
 from tests.telemetry.telemetry_listener import Listener, listener
 from tests.waiting import eventually
+from tests.workers.looking import empty
 
 __all__ = ["listener"]
 NOW = Retries(first_delay=0)
-
-
-async def empty(bus: Bus, queue: str = "orders") -> bool:
-    return not await bus.active(queue)
 
 
 async def test_each_count_of_a_worker(sbredis_bus: Bus) -> None:

@@ -14,15 +14,8 @@ from sbredis.aio import ServiceBusReceiver
 from sbredis.testing import Bus
 from sbredis.workers import SyncContext, Worker
 from tests.waiting import eventually, wait_until
+from tests.workers.looking import dead, empty
 from tests.workers.parts import Parts, begun_with
-
-
-async def empty(bus: Bus) -> bool:
-    return not await bus.active("orders")
-
-
-async def dead(bus: Bus, count: int) -> bool:
-    return len(await bus.dead_lettered("orders")) == count
 
 
 async def test_a_thread_that_takes_too_long_is_told_and_its_outcome_counts(

@@ -271,20 +271,6 @@ async def test_a_reservation_that_waits_shows_signs_of_life(
 
 
 @in_memory
-async def test_a_reservation_that_is_cancelled_opens_the_entity_again(client: ServiceBusClient, admin: Admin) -> None:
-    await send(client, 1)
-    seen: list[Awaited] = []
-    async with client.get_queue_receiver("orders", max_wait_time=60) as receiver:
-        await receiver.receive_messages()
-        reserving = asyncio.ensure_future(capture(client, progress=seen.append))
-        await eventually(lambda: seen)
-        reserving.cancel()
-        await asyncio.wait([reserving])
-    assert reserving.cancelled()
-    assert await listed(admin) == []
-
-
-@in_memory
 async def test_a_claim_whose_answer_does_not_come_is_taken_back(client: ServiceBusClient, admin: Admin) -> None:
     async def call(script: Any, *arguments: Any, **options: Any) -> Any:
         answer = await through(script, *arguments, **options)

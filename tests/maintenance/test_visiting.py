@@ -16,14 +16,13 @@ import pytest
 
 from sbredis.aio import ServiceBusClient
 from sbredis.client import MOVE, ROUTE
-from sbredis.engine import CallId, PartitionSettings, new_token, perform
+from sbredis.engine import PartitionSettings
 from sbredis.maintenance import _routing as due_work
-from sbredis.model import ServiceBusMessage, outgoing
+from sbredis.model import ServiceBusMessage
 from sbredis.servers import LocalServer
 from tests.aio.diverting import divert
-from tests.aio.queues import PATIENT, Calls, HandClock, Queue, both, in_memory, on_servers, queue_at
+from tests.aio.queues import PATIENT, Calls, Queue, both, on_servers, queue_at
 from tests.aio.topics import topic_at
-from tests.transport.hand import turns
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.everywhere("the client visits partitions on several nodes")
@@ -79,15 +78,6 @@ async def dead_letters(queue: Queue, count: int) -> None:
 
 @pytest.mark.slow
 @both
-async def test_messages_that_existed_before_the_maintenance_client_are_found(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned, **BRIEF) as queue:
-        await queue.send("a", "b", "c")
-        async with maintained(queue):
-            await dead_letters(queue, 3)
-
-
-@pytest.mark.slow
-@both
 async def test_maintenance_ends_locks_and_activates_scheduled_messages(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned, lock_duration=400) as queue, maintained(queue):
         await queue.send("locked", at=0)
@@ -103,19 +93,6 @@ async def test_maintenance_ends_locks_and_activates_scheduled_messages(url: str,
 
 
 @pytest.mark.slow
-async def test_maintenance_ends_the_lock_on_a_session(url: str) -> None:
-    async with queue_at(url, sessions=True, lock_duration=300) as queue, maintained(queue):
-        await queue.put(outgoing(ServiceBusMessage("m", session_id="s"), detects_duplicates=False))
-        request = queue.partitions[0].accept_session(CallId("lane", 1), new_token(), "s")
-        assert (await perform(queue.transport, request)).outcome == "taken"
-
-        async def free() -> bool:
-            return await held(queue, "leases") == []
-
-        await eventually(free)
-
-
-@pytest.mark.slow
 @both
 async def test_a_subscription_is_visited_like_a_queue(url: str, partitioned: bool) -> None:
     async with topic_at(url, partitioned=partitioned) as subject, maintained(subject):
@@ -125,20 +102,6 @@ async def test_a_subscription_is_visited_like_a_queue(url: str, partitioned: boo
         async with subject.sender() as sender:
             await sender.send_messages([ServiceBusMessage(text) for text in "abc"])
         await dead_letters(await subject.queue_of("one"), 3)
-
-
-@in_memory
-@both
-async def test_moving_the_test_clock_expires_messages(url: str, partitioned: bool) -> None:
-    clock = HandClock()
-    settings: dict[str, Any] = BRIEF | {"time_to_live": 60_000}
-    async with queue_at(url, partitioned=partitioned, clock=clock, **settings) as queue, maintained(queue):
-        await queue.send("a", "b", "c")
-        clock.move(59)
-        await turns(100)
-        assert not any(name.startswith("d") for name in await held(queue, "order"))
-        clock.move(2)
-        await dead_letters(queue, 3)
 
 
 @pytest.mark.slow
@@ -210,24 +173,6 @@ async def test_an_unresponsive_partition_does_not_delay_other_entities(url: str,
             assert not any(name.startswith("d") for name in await held(queue, "order"))
             let.set_result(None)
             await dead_letters(queue, len(mute))
-
-
-@pytest.mark.slow
-@both
-async def test_changed_settings_and_deleted_entities_are_noticed(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned, **BRIEF) as queue, maintained(queue) as holder:
-        namespace = queue.client._connection.namespace
-        record = queue.entity.record
-        agenda = visitor_of(holder).agenda
-        assert agenda.knows(record.id)
-        changed: dict[str, Any] = {**BRIEF, "max_delivery_count": 77}
-        settings = PartitionSettings(**changed)
-        queue.entity.adopt(await namespace.update_entity(record, settings))
-        await queue.send("a", "b", "c")
-        await dead_letters(queue, 3)
-        await queue.send("d", "e", "f")
-        await namespace.delete_entity("q")
-        await eventually(lambda: not agenda.knows(record.id))
 
 
 @pytest.mark.slow

@@ -59,19 +59,6 @@ async def test_the_partitions_know_whether_messages_and_dead_letters_are_forward
     assert await stored(admin, "q") == {(b"0", b"0")}
 
 
-async def test_a_subscription_forwards_to_a_queue_or_a_topic(admin: Admin) -> None:
-    await admin.create_queue("Orders")
-    await admin.create_topic("Dead")
-    await admin.create_topic("news", enable_partitioning=True)
-    found = await admin.create_subscription(
-        "news", "s", forward_to="orders", forward_dead_lettered_messages_to="sb://x.servicebus.windows.net/DEAD"
-    )
-    assert (found.forward_to, found.forward_dead_lettered_messages_to) == ("orders", "DEAD")
-    assert await admin.get_subscription("news", "s") == found
-    assert [each async for each in admin.list_subscriptions("news")] == [found]
-    assert await stored(admin, "news/subscriptions/s") == {(b"1", b"1")}
-
-
 async def test_properties_that_were_read_can_be_sent_again_after_the_destination_was_deleted(admin: Admin) -> None:
     """Only a destination that changes must exist. A destination that an entity forwards to may be deleted."""
     await admin.create_queue("all")
@@ -215,19 +202,3 @@ async def test_the_check_of_a_chain_reads_a_limited_number_of_entities(
     await refused(admin, admin.update_queue({"name": "c"}, forward_to="nothing"), MessagingEntityNotFoundError, text)
     await admin.update_queue({"name": "c"}, forward_to="a")
     assert (await admin.get_queue("c")).forward_to == "a"
-
-
-@in_memory
-async def test_an_entity_with_sessions_can_forward_its_messages(admin: Admin) -> None:
-    await admin.create_queue("all", requires_session=True)
-    await admin.create_topic("news")
-    given: Any = {"requires_session": True, "forward_to": "all"}
-    await admin.create_queue("q", **given)
-    await admin.ensure_queue("q", **given)
-    await admin.create_queue("s", requires_session=True)
-    await admin.update_queue({"name": "s"}, forward_to="all")
-    await admin.create_subscription("news", "x", **given)
-    for path in ("q", "s", "news/subscriptions/x"):
-        record = await admin._connection.namespace.get_entity(path)
-        assert (record.settings.sessions, record.settings.forwards) == (True, True)
-        assert record.properties["forward_to"] == "all"

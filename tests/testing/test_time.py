@@ -99,21 +99,6 @@ async def test_a_receiver_gets_a_message_although_the_clock_overtakes_its_call(
     await receiver.complete_message(message)
 
 
-async def test_a_scheduled_message_is_delivered_when_it_is_due(bus: Bus) -> None:
-    await bus.create_queue("orders")
-    when = bus.clock.now + timedelta(hours=3)
-    async with bus.client.get_queue_sender("orders") as sender:
-        await sender.schedule_messages(ServiceBusMessage("later"), when)
-    assert bodies(await bus.scheduled("orders")) == [b"later"]
-    receiver = bus.client.get_queue_receiver("orders")
-    waiting = await underway(bus, receiver.receive_messages(max_wait_time=60))
-    bus.clock.move_to(when)
-    (message,) = await waiting
-    assert message.body == b"later"
-    assert message.enqueued_time_utc >= when - timedelta(milliseconds=1)
-    assert await bus.scheduled("orders") == []
-
-
 async def test_a_message_scheduled_relative_to_the_current_time_of_the_clock_is_delivered_when_due(bus: Bus) -> None:
     """The code computes the due time a little later than the start of the bus.
 

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Generator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -55,10 +54,6 @@ def work(
         raise SoldOutError("tea")
     if text == "reject":
         raise DeadLetter("Rejected", "by the handler")
-    if text == "busy":
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            pass
     context.send("out", [text, context.attempt, pid != os.getppid(), tenant], subject="done")
     return None
 

@@ -157,8 +157,8 @@ async def test_a_batch_that_is_not_completed_by_itself_may_answer_for_some_of_it
     worker = Worker(sbredis_bus.url)
 
     @worker.queue("orders", batch=3, batch_wait=30, auto_complete=False)
-    async def insert(texts: list[str]) -> list[Any]:
-        return [Complete() if text == "one" else None for text in texts]
+    async def insert(texts: list[str]) -> tuple[Complete | None, ...]:
+        return tuple(Complete() if text == "one" else None for text in texts)
 
     await send(sbredis_bus, "orders", *map(ServiceBusMessage, ("one", "two", "three")))
     async with worker.running():

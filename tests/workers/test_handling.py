@@ -81,8 +81,9 @@ async def test_a_plain_function_runs_in_a_thread(sbredis_bus: Bus) -> None:
 
 @pytest.mark.parametrize("raised", [False, True])
 async def test_an_outcome_is_returned_or_raised(sbredis_bus: Bus, raised: bool) -> None:
+    """It goes before all retries."""
     await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
+    worker = Worker(sbredis_bus.url, retries=Retries(first_delay=300, attempts=1))
     outcomes = {"dead": DeadLetter("NoStock", "there is none"), "defer": Defer(), "again": Abandon()}
     attempts: list[int] = []
 

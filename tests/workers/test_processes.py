@@ -112,19 +112,6 @@ async def test_a_process_handles_messages_and_its_death_is_a_failed_delivery(sbr
 
 
 @pytest.mark.slow
-async def test_a_timeout_kills_the_process(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders", max_delivery_count=1)
-    worker = Worker(sbredis_bus.url)
-    worker.queue("orders", execution="process", max_concurrent_calls=1, timeout=5)(work)
-    async with worker.running():
-        await worker.send("orders", "busy")
-        await eventually(lambda: dead(sbredis_bus))
-    (letter,) = await dead(sbredis_bus)
-    assert letter.dead_letter_reason == "TimeoutError"
-    assert letter.dead_letter_error_description == "The handler ran longer than 5 s."
-
-
-@pytest.mark.slow
 async def test_a_process_knows_the_errors_after_which_a_message_does_not_come_again(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders", max_delivery_count=3)
     errors: list[str] = []
@@ -143,14 +130,17 @@ async def test_the_process_of_a_call_that_takes_too_long_is_gone_and_the_message
 ) -> None:
     await sbredis_bus.create_queue("orders")
     await sbredis_bus.create_queue("out")
-    file = tmp_path / "process"
-    worker = Worker(sbredis_bus.url, retries=Retries(first_delay=0))
+    file, errors = tmp_path / "process", list[str]()
+    worker = Worker(
+        sbredis_bus.url, retries=Retries(first_delay=0), on_error=lambda _, error: errors.append(repr(error))
+    )
     worker.queue("orders", execution="process", max_concurrent_calls=1, timeout=0.5)(stay_first)
     async with worker.running():
         await worker.send("orders", str(file))
         await eventually(lambda: has_written(file))
         await eventually(lambda: has_ended(int(file.read_text())))
         await results(sbredis_bus, 1)
+    assert errors == ["TimeoutError('The handler ran longer than 0.5 s.')"]
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.servers import LocalServer
@@ -317,24 +316,6 @@ async def test_a_process_whose_supervisor_was_killed_lets_its_handlers_finish_an
             await eventually(lambda: has_ended(process))
         receiver = client.get_queue_receiver("orders")
         assert await receiver.receive_messages(1, max_wait_time=0) == []
-
-
-@pytest.mark.long("it starts a group of processes")
-async def test_the_messages_of_all_entities_count_for_the_end_of_a_process(server: LocalServer, tmp_path: Path) -> None:
-    app = (
-        APP
-        + """
-    worker.queue("letters", create_if_missing=True)(place)
-    """
-    )
-    async with ServiceBusClient(server.url) as client:
-        await send(client, "one", "two")
-        async with program(server.url, tmp_path, "--max-messages-per-process", "4", app=app) as worker:
-            await eventually(lambda: len(worker.lines()) == 2)
-            async with client.get_queue_sender("letters") as sender:
-                await sender.send_messages([ServiceBusMessage(text) for text in ("three", "four")])
-            await eventually(lambda: len(worker.lines()) == 4)
-            await eventually(lambda: has_ended(int(worker.lines()[0][0])))
 
 
 @pytest.mark.long("it starts a group of processes")

@@ -134,25 +134,6 @@ async def test_a_worker_holds_no_more_sessions_than_it_may(sbredis_bus: Bus) -> 
         await eventually(lambda: empty(sbredis_bus, "steps"))
 
 
-async def test_idle_sessions_do_not_keep_others_waiting(sbredis_bus: Bus) -> None:
-    """The worker would keep each session for an hour."""
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    worker, handled = Worker(sbredis_bus.url), list[str]()
-
-    @worker.queue("steps", max_concurrent_calls=2, session_idle_timeout=3600, max_session_time=3600)
-    async def step(text: str) -> None:
-        handled.append(text)
-
-    texts = [f"{number:02}" for number in range(20)]
-    async with sbredis_bus.client.get_queue_sender("steps") as sender:
-        await sender.send_messages([ServiceBusMessage(text, session_id=text) for text in texts])
-    async with worker.running():
-        await eventually(lambda: len(handled) == len(texts))
-        assert sorted(handled) == texts
-        await eventually(lambda: empty(sbredis_bus, "steps"))
-        assert worker._running().report().counts["steps"].locks_lost == 0
-
-
 @pytest.mark.parametrize(("slots", "most"), [(4, 60), (1, 46)])
 async def test_a_session_with_one_message_takes_few_calls(sbredis_bus: Bus, slots: int, most: int) -> None:
     """A session comes with its message, and the call that completes the message releases the session.

@@ -378,22 +378,6 @@ def planned(router: Router, worker: Retries, entity: Retries | None) -> EntityPl
     return plan
 
 
-async def test_an_outcome_goes_before_all_retries(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders", max_delivery_count=5)
-    worker = Worker(sbredis_bus.url, retries=Retries(first_delay=300, attempts=1))
-    attempts: list[int] = []
-
-    @worker.queue("orders")
-    async def place(context: Context) -> Any:
-        attempts.append(context.attempt)
-        return Abandon() if context.attempt < 3 else None
-
-    async with worker.running():
-        await worker.send("orders", b"")
-        await eventually(lambda: empty(sbredis_bus))
-    assert attempts == [1, 2, 3]
-
-
 # -- options that do not fit -------------------------------------------------------------------------------------------
 
 

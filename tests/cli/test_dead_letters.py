@@ -214,19 +214,6 @@ def test_an_age_before_the_calendar_is_refused(bus: Bus) -> None:
     assert bus.did("purge", "orders", "--older-than", "200000d", "--yes").out == "deleted 0 messages of orders\n"
 
 
-def test_a_terminal_is_asked_before_messages_are_deleted(bus: Bus) -> None:
-    bus.queue()
-    bus.did("send", "orders", "x")
-    ran = bus.typed("n\n", "purge", "orders", "--url", bus.url)
-    assert (ran.code, ran.out) == (1, "")
-    assert "Delete all messages of orders?" in ran.err
-    assert ran.err.endswith("nothing was changed\n")
-    assert bus.bodies() == ["x"]
-    ran = bus.typed("y\n", "purge", "orders", "--url", bus.url)
-    assert (ran.code, ran.out) == (0, "deleted 1 message of orders\n")
-    assert bus.bodies() == []
-
-
 def test_in_a_protected_context_the_name_is_typed(bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SBREDIS_CONTEXTS", str(tmp_path / "contexts.json"))
     bus.queue()

@@ -473,16 +473,3 @@ async def test_a_partition_that_missed_a_change_reports_it_and_can_catch_up(
 
 
 # -- under pressure ----------------------------------------------------------------------------------------------------
-
-
-@in_memory
-async def test_all_steps_of_a_call_share_its_time_limit(transport: Transport) -> None:
-    recorder = RecordingTransport(transport)
-    namespace = await Namespace.open(recorder, "ns", 2, timeout=60)
-    record = await namespace.create_entity("q", SETTINGS, partitioned=True, timeout=60)
-    await namespace.update_entity(record, SETTINGS, timeout=60)
-    await namespace.get_entity("q", timeout=60)
-    await namespace.list_entities(timeout=60)
-    await namespace.delete_entity("q", timeout=60)
-    assert {name for name, _ in recorder.calls} >= {"register_namespace", "register_entity", "configure", "destroy"}
-    assert [(name, timeout) for name, timeout in recorder.calls if not 0 < timeout <= 60] == []

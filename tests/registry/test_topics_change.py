@@ -296,7 +296,10 @@ async def test_all_steps_of_a_call_share_its_time_limit(transport: Transport) ->
     await namespace.create_subscription("Topic", "Sub", OF_SUBSCRIPTION, rules=[ANY], timeout=60)
     await namespace.create_rule("Topic", "Sub", SQL, timeout=60)
     await namespace.routes("Topic", timeout=60)
+    for path, settings in (("Topic", OF_TOPIC), (SUB, OF_SUBSCRIPTION)):
+        await namespace.update_entity(await namespace.get_entity(path, timeout=60), settings, timeout=60)
+    await namespace.list_entities(timeout=60)
     await namespace.delete_rule("Topic", "Sub", "Sql", timeout=60)
     await namespace.delete_entity("Topic", timeout=60)
-    assert {name for name, _ in recorder.calls} >= {"mark_told", "create_rule", "list_rules", "unregister_entity"}
+    assert {name for name, _ in recorder.calls} >= {"mark_told", "create_rule", "list_rules", "configure", "destroy"}
     assert [(name, timeout) for name, timeout in recorder.calls if not 0 < timeout <= 60] == []

@@ -60,20 +60,6 @@ async def test_an_unused_queue_is_removed_and_others_stay(
     assert [queue.name async for queue in admin.list_queues()] == ["endless", "long"]
 
 
-async def test_a_queue_that_forwards_its_messages_stays(bus: Bus, admin: ServiceBusAdministrationClient) -> None:
-    await admin.create_queue("to")
-    await admin.create_queue("forwarding", auto_delete_on_idle=FIVE, forward_to="to")
-    await admin.create_queue("unused", auto_delete_on_idle=FIVE)
-    await opened(bus)
-    bus.clock.advance(LONG_ENOUGH)
-    await eventually(lambda: gone(admin, "unused"))
-    bus.clock.advance(LONG_ENOUGH)
-    await admin.create_queue("later", auto_delete_on_idle=FIVE)
-    bus.clock.advance(LONG_ENOUGH)
-    await eventually(lambda: gone(admin, "later"))
-    assert [queue.name async for queue in admin.list_queues()] == ["forwarding", "to"]
-
-
 @pytest.mark.parametrize("name", ["reserved", "news/subscriptions/all"])
 async def test_a_reserved_entity_stays(bus: Bus, admin: ServiceBusAdministrationClient, name: str) -> None:
     for queue in ("unused", "reserved"):

@@ -78,12 +78,6 @@ async def test_a_script_without_keys_runs_on_any_server(url: str) -> None:
         assert await transport.call(add, [], [1, 2]) == 3
 
 
-async def test_the_shebang_line_of_a_script_is_sent_only_to_servers_that_support_it(url: str) -> None:
-    script = function("with_shebang", "#!lua\nreturn redis.call('INCR', KEYS[1])")
-    async with await opened(url, scripts=[script]) as transport:
-        assert await transport.call(script, [b"k"]) == 1
-
-
 async def test_a_script_that_refuses_a_call_changes_nothing_and_gives_the_reason(url: str) -> None:
     refuse = function(
         "refuse", "if true then return redis.error_reply('LOCKLOST 7 of 9') end redis.call('SET', KEYS[1], 1)"

@@ -66,23 +66,6 @@ async def test_a_slot_in_the_middle_of_its_move_serves_every_call(cluster: Local
     cluster.migrate_slot_classic(SLOT, home)
 
 
-async def test_a_script_is_loaded_at_the_target_of_asking(cluster: LocalCluster) -> None:
-    """The target of a move may not have the script.
-
-    The client loads the script there, and the loading does not use up ASKING.
-    """
-    home = cluster.master_of(SLOT)
-    away = next(master for master in cluster.masters if master is not home)
-    async with await opened(cluster.url, scripts=[WRITE]) as transport:
-        away.ask("CLUSTER", "SETSLOT", SLOT, "IMPORTING", home.id)
-        home.ask("CLUSTER", "SETSLOT", SLOT, "MIGRATING", away.id)
-        away.ask("SCRIPT", "FLUSH")
-        assert await transport.call(WRITE, (TAG + b":new",), ("there",)) == b"there"
-    cluster.flush()  # the new key is at the target, which is not the slot's owner
-    for node in (home, away):
-        node.ask("CLUSTER", "SETSLOT", SLOT, "STABLE")
-
-
 async def test_a_storm_of_redirections_causes_one_request_for_the_slot_map(cluster: LocalCluster) -> None:
     """500 calls use a slot that has moved. Each call is redirected, and the client requests the map once or twice."""
 

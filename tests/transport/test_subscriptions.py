@@ -34,17 +34,6 @@ async def test_published_messages_arrive_in_order(url: str) -> None:
         assert ear.gaps == 0
 
 
-async def test_each_listener_gets_only_the_messages_of_its_channel(url: str) -> None:
-    """In a cluster, the channels of one transport lie on several servers."""
-    ears = [Ear() for _ in range(12)]
-    async with await open_transport(url) as transport:
-        await asyncio.gather(*(transport.subscribe(b"c%d" % n, ear) for n, ear in enumerate(ears)))
-        for number in range(12):
-            await publish(transport, b"c%d" % number, b"%d" % number)
-        await eventually(lambda: all(ear.heard for ear in ears))
-        assert [ear.heard for ear in ears] == [[b"%d" % number] for number in range(12)]
-
-
 async def test_each_listener_hears_a_channel_until_its_own_subscription_is_closed(url: str) -> None:
     first, second = Ear(), Ear()
     async with await open_transport(url) as transport:

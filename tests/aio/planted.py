@@ -67,7 +67,7 @@ PLANTED = (
         file="sbredis/moving/_moves.py",
         right="        if not foreign:\n            self.carried.update(names)",
         wrong="        self.carried.update(names)",
-        test="tests/moving/test_moves.py::test_a_batch_of_another_mover_does_not_count",
+        test="tests/moving/test_moves.py::test_each_message_is_counted_by_the_one_mover_that_has_moved_it",
     ),
     Planted(
         "messages that are back are counted",
@@ -95,7 +95,7 @@ PLANTED = (
         file="sbredis/moving/_moves.py",
         right='        elif verdict == "door":\n            self.door = detail\n            self._next = _Next.READ',
         wrong='        elif verdict == "door":\n            self.door = detail\n            self._next = _Next.TAKE',
-        test="tests/moving/test_moves.py::test_the_batch_is_read_again_before_a_new_door_is_used",
+        test="tests/moving/test_moves.py::test_only_a_batch_that_no_destination_was_asked_to_take_is_given_up",
     ),
     Planted(
         "an announcement outlives a failed visit",

@@ -48,16 +48,6 @@ def test_a_group_in_one_slot_is_moved_with_one_script() -> None:
     assert group.next() == Ended()
 
 
-def test_messages_that_are_absent_do_not_hold_the_others_of_their_piece_up() -> None:
-    """The pieces that follow wait for the next reading of the source, which knows the place of the absent ones."""
-    group = MoveGroup(moves("abcdef"), one_script=True, most=3)
-    assert group.next() == MoveAtOnce(moves("abc"))
-    group.absent({"b"})
-    assert group.next() == MoveAtOnce(moves("ac"))
-    group.moved()
-    assert group.next() == Ended()
-
-
 @pytest.mark.parametrize("absent", ["ab", "all"])
 def test_a_group_ends_if_no_message_is_there_as_it_was_read(absent: str) -> None:
     group = MoveGroup(moves("ab"), one_script=True)
@@ -94,31 +84,6 @@ def test_a_group_between_slots_is_frozen_taken_and_settled() -> None:
     assert group.next() == Ended()
 
 
-def test_a_batch_of_an_earlier_mover_is_read_first() -> None:
-    group = MoveGroup((), one_script=False)
-    assert group.next() == ReadBatch()
-    group.read(3, moves("ab"))
-    assert group.next() == Take(3, moves("ab"), "")
-    group.judged("taken")
-    group.settled(done=True)
-    assert group.next() == Ended()
-
-
-def test_a_batch_that_is_not_outstanding_any_more_ends_the_group() -> None:
-    group = MoveGroup((), one_script=False)
-    group.overtaken()
-    assert group.next() == Ended()
-
-
-def test_the_batch_is_read_again_before_a_new_door_is_used() -> None:
-    group = MoveGroup(moves("ab"), one_script=False)
-    group.frozen(1, "ab")
-    group.judged("door", "new")
-    assert group.next() == ReadBatch()
-    group.read(1, moves("ab"))
-    assert group.next() == Take(1, moves("ab"), "new")
-
-
 @pytest.mark.parametrize(
     ("batch", "action"),
     [(1, Take(1, moves("ab", "b"), "new")), (2, Settle(2, "refused", given_up=((moves("b", "b")[0], WRONG),)))],
@@ -129,8 +94,15 @@ def test_only_a_batch_that_no_destination_was_asked_to_take_is_given_up(batch: i
     group = MoveGroup(moves("ab"), one_script=False)
     group.frozen(1, "ab")
     group.judged("door", "new")
+    assert group.next() == ReadBatch()
     group.read(batch, moves("ab", "b"))
     assert group.next() == action
+
+
+def test_a_batch_that_is_not_outstanding_any_more_ends_the_group() -> None:
+    group = MoveGroup((), one_script=False)
+    group.overtaken()
+    assert group.next() == Ended()
 
 
 @pytest.mark.parametrize(
@@ -366,15 +338,6 @@ def test_messages_that_are_back_do_not_count(verdict: str, detail: str, *, done:
     group.judged(verdict, detail, fault=FULL)
     group.settled(done=done)
     assert group.carried == set(carried)
-
-
-def test_a_batch_of_another_mover_does_not_count() -> None:
-    group = MoveGroup(moves("abc"), one_script=False)
-    group.frozen(1, "abc", foreign=True)
-    group.read(1, moves("abc"))
-    group.judged("taken")
-    group.settled(done=True)
-    assert group.carried == set()
 
 
 def test_messages_count_if_one_script_has_moved_them_or_may_have() -> None:

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine import PartitionSettings, bucket_keys, head_keys, name_key, slot_for_name
+from sbredis.engine import PartitionSettings, bucket_keys, name_key, slot_for_name
 from sbredis.exceptions import (
     DataLayoutError,
-    NamespaceMissingError,
     NamespaceSlotsError,
     Outcome,
     ServiceBusCommunicationError,
@@ -177,20 +176,6 @@ async def test_limits_that_not_all_buckets_know_are_an_error_and_nothing_is_crea
         await cut.create_entity(named(namespace, 1), SETTINGS)
     assert (await namespace.limit(entities=5, megabytes=None)).most_entities == 5
     await namespace.create_entity(named(namespace, 1), SETTINGS)
-
-
-async def test_a_namespace_whose_servers_have_lost_everything_is_reported_as_missing(
-    transport: Transport, namespace: Namespace
-) -> None:
-    record = await namespace.create_entity("q", SETTINGS)
-    bucket = bucket_keys("ns", namespace.salt(slot_for_name("q", SLOTS)))
-    for key in (*head_keys("ns"), *bucket):
-        await transport.command("DEL", key, key=key)
-    for call in (namespace.get_entity("q"), namespace.list_entities(), namespace.update_entity(record, SETTINGS)):
-        with pytest.raises(NamespaceMissingError):
-            await call
-    await namespace.create_entity("q", SETTINGS)
-    assert (await Namespace.open(transport, "ns")).slots == SLOTS
 
 
 # -- ids and changes ---------------------------------------------------------------------------------------------------

@@ -42,17 +42,11 @@ class Owner:
         return self.servers_are_gone() and not is_running(self.supervisor) and not self.directory.exists()
 
 
-def test_the_servers_of_a_killed_owner_end() -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_servers_of_a_killed_owner_end(number: signal.Signals) -> None:
     with script(OWNER + "time.sleep(600)") as process:
         owner = Owner(process)
-        process.kill(signal.SIGKILL)
-        wait_until(owner.left_nothing)
-
-
-def test_the_servers_of_a_terminated_owner_end() -> None:
-    with script(OWNER + "time.sleep(600)") as process:
-        owner = Owner(process)
-        process.kill(signal.SIGTERM)
+        process.kill(number)
         wait_until(owner.left_nothing)
 
 

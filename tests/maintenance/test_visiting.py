@@ -104,19 +104,6 @@ async def test_a_subscription_is_visited_like_a_queue(url: str, partitioned: boo
         await dead_letters(await subject.queue_of("one"), 3)
 
 
-@pytest.mark.slow
-@both
-async def test_maintenance_finds_a_new_entity_by_its_announcement(url: str, partitioned: bool) -> None:
-    """The announcement arrives long before the next reading of all buckets."""
-    async with queue_at(url) as queue, maintained(queue):
-        namespace = queue.client._connection.namespace
-        await namespace.create_entity("new", PartitionSettings(**BRIEF), partitioned=partitioned)
-        entity = await queue.client._connection.entity("new", loop_time() + 60)
-        new = Queue(queue.client, entity, url, None)
-        await new.send("a", "b", "c")
-        await dead_letters(new, 3)
-
-
 @on_servers
 @both
 async def test_announcements_that_were_missed_without_a_connection_are_caught_up(

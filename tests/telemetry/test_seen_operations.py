@@ -547,38 +547,23 @@ async def test_a_renewal_with_a_lost_lock_is_logged_and_counted(
 
 
 @in_memory
+@pytest.mark.parametrize("session", [None, "s"])
 async def test_a_renewal_that_reaches_its_maximum_duration_is_logged_and_counted(
-    url: str, seen: Listener, caplog: pytest.LogCaptureFixture
+    url: str, seen: Listener, caplog: pytest.LogCaptureFixture, session: str | None
 ) -> None:
     clock = HandClock()
-    async with queue_at(url, clock=clock) as queue, AutoLockRenewer(max_lock_renewal_duration=30) as renewer:
-        (number,) = await queue.send("a", at=-1)
-        async with queue.receiver(auto_lock_renewer=renewer) as receiver:
+    async with (
+        queue_at(url, clock=clock, sessions=session is not None) as queue,
+        AutoLockRenewer(max_lock_renewal_duration=30) as renewer,
+        queue.client.get_queue_sender("q") as sender,
+    ):
+        await sender.send_messages(ServiceBusMessage("a", message_id="m", session_id=session))
+        async with queue.client.get_queue_receiver("q", session_id=session, auto_lock_renewer=renewer) as receiver:
             (message,) = await receiver.receive_messages(1, 60)
             with caplog.at_level(logging.WARNING, "sbredis"):
                 clock.move(31)
                 await eventually(lambda: bool(warnings(caplog)))
         (warning,) = warnings(caplog)
-    assert warning.startswith(
-        f"q: the lock on 1 message ({number} {message.message_id!r}) is not renewed any longer: The lock was renewed "
-        "for 30 s"
-    )
-    failed(seen, "renew_message_lock q", "AutoLockRenewTimeout")
-
-
-@in_memory
-async def test_the_renewal_warning_names_the_session(
-    url: str, seen: Listener, caplog: pytest.LogCaptureFixture
-) -> None:
-    clock = HandClock()
-    async with (
-        queue_at(url, clock=clock, sessions=True) as queue,
-        AutoLockRenewer(max_lock_renewal_duration=30) as renewer,
-    ):
-        async with queue.client.get_queue_receiver("q", session_id="s", auto_lock_renewer=renewer):
-            with caplog.at_level(logging.WARNING, "sbredis"):
-                clock.move(31)
-                await eventually(lambda: bool(warnings(caplog)))
-        (warning,) = warnings(caplog)
-    assert warning.startswith("q: the lock on the session 's' is not renewed any longer: ")
-    failed(seen, "renew_session_lock q", "AutoLockRenewTimeout")
+    what = f"1 message ({message.sequence_number} 'm')" if session is None else "the session 's'"
+    assert warning.startswith(f"q: the lock on {what} is not renewed any longer: The lock was renewed for 30 s")
+    failed(seen, f"renew_{'message' if session is None else 'session'}_lock q", "AutoLockRenewTimeout")

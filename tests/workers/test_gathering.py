@@ -117,6 +117,8 @@ async def test_a_send_that_is_refused_fails_only_its_own_handler(sbredis_bus: Bu
         await eventually(lambda: dead(sbredis_bus, 1))
     assert await sent(sbredis_bus) == [text for text in TEXTS if text != "05"]
     assert sorted(state.attempts) == sorted([*((text, 1) for text in TEXTS), ("05", 2)])
+    (letter,) = await sbredis_bus.dead_lettered("orders")
+    assert letter.dead_letter_reason == "SessionIdMissingError"
 
 
 async def test_messages_for_a_partitioned_queue_keep_their_keys(sbredis_bus: Bus) -> None:

@@ -410,21 +410,3 @@ async def test_what_a_handler_returns_is_the_reply(sbredis_bus: Bus, caplog: pyt
     assert await sbredis_bus.active("others") == []
     assert "asks for a reply to 'others', which is not permitted" in caplog.text
     assert "was not sent to 'gone'" in caplog.text
-
-
-async def test_a_message_whose_sends_are_refused_comes_again_and_becomes_a_dead_letter(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders", max_delivery_count=2)
-    worker = Worker(sbredis_bus.url, retries=NOW)
-    attempts: list[int] = []
-
-    @worker.queue("orders")
-    async def place(context: Context) -> None:
-        attempts.append(context.attempt)
-        context.send("gone", "text")
-
-    async with worker.running():
-        await worker.send("orders", b"")
-        await eventually(lambda: sbredis_bus.dead_lettered("orders"))
-    (dead,) = await sbredis_bus.dead_lettered("orders")
-    assert dead.dead_letter_reason == "MessagingEntityNotFoundError"
-    assert attempts == [1, 2]

@@ -155,7 +155,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "duplicates": {"requires_duplicate_detection": True},
     "partitioned duplicates": {"requires_duplicate_detection": True, "enable_partitioning": True},
 }
-TO = {"plain": "other"}
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -68,11 +68,6 @@ def keeper_of(client: ServiceBusClient) -> RoleKeeper:
 
 def holds(*clients: ServiceBusClient) -> list[bool]:
     return [keeper_of(client).standing.held for client in clients]
-
-
-def shards_of(client: ServiceBusClient) -> Mapping[int, int]:
-    """Return the shards of the role that a client has, each with its fence."""
-    return keeper_of(client).standing.shards
 
 
 async def kill_client(client: ServiceBusClient) -> None:

@@ -33,12 +33,6 @@ def loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 
-def keeper_of(client: ServiceBusClient) -> Any:
-    offer = client._offer.maintenance
-    assert offer is not None
-    return offer.keeper(ROUTE)
-
-
 def visitor_of(client: ServiceBusClient) -> Any:
     offer: Any = client._offer.maintenance
     return offer.duties[ROUTE].visitor

@@ -20,8 +20,6 @@ from tests.management.refusals import refused
 from tests.offenders import for_each
 from tests.stored_settings import settings_of
 
-"""The beginning of the keys of the registry."""
-
 
 def shape_of(*, partitioned: bool) -> dict[str, Any]:
     """Return the properties of an entity that lies in all four slots of the namespace, or in one."""

@@ -147,6 +147,3 @@ async def test_create_if_missing_creates_a_missing_subscription(admin: Admin) ->
         subscription_creation(colour="red")  # type: ignore[call-arg]
     with pytest.raises(RuleSyntaxError):
         subscription_creation(rules=[RuleProperties("r", filter=SqlRuleFilter("a ="))])
-
-
-# -- listing and deleting ----------------------------------------------------------------------------------------------

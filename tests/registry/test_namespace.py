@@ -34,8 +34,6 @@ SETTINGS = PartitionSettings()
 (HEAD,) = head_keys("ns")
 BUCKET, ENTITIES, *_ = REGISTRY = bucket_of("q", 4)
 
-in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
-
 
 async def partition_keys_in(transport: Transport) -> list[str]:
     """Return the partition keys that exist."""
@@ -470,6 +468,3 @@ async def test_a_partition_that_missed_a_change_reports_it_and_can_catch_up(
         await perform(transport, newer.count())
     assert await perform(transport, newer.configure()) == 2
     await perform(transport, newer.count())
-
-
-# -- under pressure ----------------------------------------------------------------------------------------------------

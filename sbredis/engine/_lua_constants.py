@@ -66,7 +66,6 @@ CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
         "sentinel": {"name": SENTINEL, "score": SENTINEL_BAND * BAND_WIDTH},
         "settings": settings_table(),
         "sides": _SIDES,
-        "sources": {"": 1, "d": 2, "t": 3, "next": 4},
         "state_bands": tuple(bands.start for bands in BANDS.values() if len(bands) == 1),
         "transfer": _first_score(Side.MAIN, State.TRANSFER),
         "turns": {name: number * BAND_WIDTH for name, number in SESSION_BANDS.items()},
@@ -88,7 +87,6 @@ CONSTANTS: Final[Mapping[str, LuaValue]] = MappingProxyType(
 - ``sentinel``: the name and score of the member in ``order`` and ``entries`` that is not a message.
 - ``settings``: the values that each setting of a partition may have, as ``_settings.py`` declares them.
 - ``sides``: a mapping from the prefix of a side to the first score of each of its states.
-- ``sources``: the place of each source of credit among the ranks: those of all held sessions, 5, come after them.
 - ``state_bands``: the bands of all states of both sides, in order, without the states that have a band for each level.
 - ``transfer``: the first score of messages that wait to be moved to an entity in another slot.
 - ``turns``: the first score of each band in the key ``turns``. A member that is s and a session's name has the band

@@ -10,8 +10,8 @@
 --
 -- The messages of a held session have one receiver. So only the sessions in `p.roused` are looked at, and up to 64 of
 -- their holders get interest. The others have a score of their own in the key `turns`, and the next calls look at them.
--- @use open_credit open_grants push_gift push_to ranked_keys rank_of ready_count ready_for serve_held side_named turns
--- @use words_of
+-- @use comes_before open_credit open_grants push_gift push_to ranked_keys rank_of ready_count ready_for serve_held
+-- @use side_named turns words_of
 local function distribute(p, caller)
   local c = open_credit(p)
 
@@ -104,8 +104,7 @@ local function distribute(p, caller)
         elseif (one.told > 0) ~= (other.told > 0) then
           return one.told > 0
         end
-        local rank, below = rank_of(c, one, p.now), rank_of(c, other, p.now)
-        return rank < below or rank == below and one.key < other.key
+        return comes_before(rank_of(c, one, p.now), one.key, rank_of(c, other, p.now), other.key)
       end)
       for i = 1, #able do
         takers[#takers + 1] = able[i].suspects and able[i] or nil

@@ -2,11 +2,11 @@
 -- nil at the end; and the number of keys that are known to it, or math.huge if there may be more. The function is told
 -- how many of the grants may be wanted, and reads the words of as many at once. It passes over grants that have ended,
 -- and receivers that do not answer: they leave the ranks at the end of the call.
--- @use open_credit ranked_keys rank_of sources words_of
+-- @use comes_before open_credit place_of ranked_keys rank_of words_of
 local function open_grants(p, source)
   local c, changed, at, stored, i, number = open_credit(p), {}, 1, ranked_keys(p, source, 1), 1, 0
   for _, w in pairs(c.dirty) do
-    if (w.session and 5 or SOURCES[w.source]) == source and rank_of(c, w, p.now) then
+    if place_of[w.source] == source and rank_of(c, w, p.now) then
       changed[#changed + 1] = w
     end
   end
@@ -14,8 +14,7 @@ local function open_grants(p, source)
     return function() end, 0
   elseif #changed > 1 then
     table.sort(changed, function(one, other)
-      local rank, below = rank_of(c, one, p.now), rank_of(c, other, p.now)
-      return rank < below or rank == below and one.key < other.key
+      return comes_before(rank_of(c, one, p.now), one.key, rank_of(c, other, p.now), other.key)
     end)
   end
   for of = 1, stored.all and #stored or 0 do
@@ -28,8 +27,7 @@ local function open_grants(p, source)
         ranked_keys(p, source, i)
       end
       local key, w = stored[i], changed[at]
-      local rank, below = stored.ranks[key], w and rank_of(c, w, p.now)
-      if w and (not key or below < rank or below == rank and w.key < key) then
+      if w and (not key or comes_before(rank_of(c, w, p.now), w.key, stored.ranks[key], key)) then
         at = at + 1
         return w
       elseif not key then

@@ -2,10 +2,10 @@
 -- has a range of 2^50 ranks, and all held sessions have one; the range 0 has the receivers that were not told of an end
 -- yet. In a range come first the grants without unseen gifts, among them those with waiting callers, and among these
 -- the one served longest ago.
--- @use ranks sources
+-- @use place_of ranks
 local function rank_of(c, w, now)
   if w.limit <= w.messages and not w.announced or w.passed or w.late or w.epoch ~= c.epochs or w.open_until <= now then
     return nil
   end
-  return (w.session and 5 or SOURCES[w.source]) * RANKS.source + (#w.unseen > 0 and RANKS.unseen or 0) + (w.callers > w.messages and 0 or RANKS.stock) + w.turn
+  return place_of[w.source] * RANKS.source + (#w.unseen > 0 and RANKS.unseen or 0) + (w.callers > w.messages and 0 or RANKS.stock) + w.turn
 end

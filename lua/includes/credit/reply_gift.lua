@@ -2,7 +2,7 @@
 -- first message is given whatever its size. Returns the gifts: one of messages, or one for each session; whether
 -- nothing is ready for the receiver after them, if that is known; and whether suspects were passed over.
 -- @use choose_gift flush open_credit side_named
--- @use ready_count give open_grants sources
+-- @use ready_count give open_grants place_of
 local function reply_gift(p, w)
   local c, side, gifts = open_credit(p), side_named[w.source], {}
   local most, rivals = math.min(w.limit - w.messages, 1000 - c.given), 0
@@ -20,7 +20,7 @@ local function reply_gift(p, w)
       return gifts, true
     end
     if not w.session and there > 1 and most > 1 then
-      local next_grant = open_grants(p, SOURCES[w.source])
+      local next_grant = open_grants(p, place_of[w.source])
       local other = next_grant(33)
       while other and rivals < 32 do
         rivals, other = rivals + (other ~= w and 1 or 0), next_grant(1)

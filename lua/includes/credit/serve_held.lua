@@ -1,6 +1,6 @@
 -- Gives messages to the holders of the sessions in which some may have become ready, as `distribute` explains. Returns
 -- whether holders are left that the next calls must look at.
--- @use open_credit push_gift push_to rank_of read_many ready_count side_named turns words_of write_many
+-- @use comes_before open_credit push_gift push_to rank_of read_many ready_count side_named turns words_of write_many
 local function serve_held(p, caller)
   local c, sessions, tokens, keys, able, side = open_credit(p), {}, {}, {}, {}, side_named['']
   for session in pairs(p.roused or {}) do
@@ -24,7 +24,7 @@ local function serve_held(p, caller)
     for i = 1, #able do
       local one = able[i]
       local rank = one.left > 0 and not one.aside and rank_of(c, one.w, p.now)
-      if rank and (not best or rank < lowest or rank == lowest and one.w.key < best.w.key) then
+      if rank and (not best or comes_before(rank, one.w.key, lowest, best.w.key)) then
         best, lowest = one, rank
       end
     end

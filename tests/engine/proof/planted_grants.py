@@ -193,6 +193,12 @@ GRANT_BUGS = (
         right="(w.callers > w.messages and 0 or RANKS.stock)",
         wrong="(w.callers > w.messages and RANKS.stock or 0)",
     ),
+    Bug(
+        "of equal ranks the last key comes first",
+        file="includes/comes_before",
+        right="key < other_key",
+        wrong="key > other_key",
+    ),
     # -- many receivers
     Bug(
         "receivers that are gone hide the others",

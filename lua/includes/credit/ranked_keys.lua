@@ -23,7 +23,7 @@ local function ranked_keys(p, source, number)
     c.ranked[source] = list
   end
   while not list.all and #list < number do
-    local low = source * RANKS.source
+    local low, before = source * RANKS.source, #list
     local some = redis.call('ZRANGE', p.grants, low, low + RANKS.source - 1, 'BYSCORE', 'LIMIT', #list - list.gone, 32, 'WITHSCORES')
     for i = 1, #some, 2 do
       if not list.ranks[some[i]] then
@@ -31,7 +31,7 @@ local function ranked_keys(p, source, number)
       end
     end
     list.cut = #list >= 256
-    list.all = list.cut or #some < 64
+    list.all = list.cut or #some < 64 or #list == before -- a page without a new key would be read for ever
   end
   return list
 end

@@ -928,7 +928,8 @@ class CreditMachine:
             return
         aims = (
             *[self.crowd] * 4,
-            *[self.throng] * (6 * self.crowds),
+            *[self.throng] * (12 * self.crowds),
+            *[self.succeed_a_throng] * (6 * self.crowds),
             *[self.overfill] * 2,
             *[self.begin_in_two_epochs] * 2,
             *[self.use_up_a_prefix] * 2,
@@ -1087,9 +1088,7 @@ class CreditMachine:
         self.work()
         came = self.clients[there:]
         for client in came[self.random.randint(1, len(came)) :]:
-            if client.listening is not None:
-                self.unlist(client, client.listening)
-            self.kill(client)
+            self.go_away(client)
         sizes = [self.random.choice([10, 10, 17_000])] * self.random.choice([1, 3, 40, 100])
         self.at_partition(lambda run, now: self.partition.send(run, now, sizes))
         if self.random.random() < 0.7:
@@ -1097,6 +1096,63 @@ class CreditMachine:
         for client in came:
             if client in self.clients:
                 self.kill(client)
+
+    def succeed_a_throng(self) -> None:
+        """Let many receivers come in place of others that are gone and forgotten. Some go too when messages come."""
+        self.step_open()
+        self.complete_all()
+        self.go_away(self.come_together(callers=1))
+        self.time += 310
+        self.purge()
+        going, staying = self.come_together(announced=True), self.come_together(announced=True)
+        at = self.server.now(self.time + 0.001)
+        self.at_partition(lambda run, now: self.partition.send(run, now, [10] * 100, at=at))
+        self.time += 0.01
+        self.go_away(going)
+        caller = next(iter(staying.receivers.values()))
+        caller.callers, caller.flags = 40, {}
+        caller.want()
+        self.perform(self.grant_by(caller))
+        self.work()
+        self.add_client()
+        self.kill(staying)
+
+    def complete_all(self) -> None:
+        """Let all clients go. One that comes completes all messages before it goes too."""
+        for client in [*self.clients]:
+            self.go_away(client)
+        self.time += 310
+        self.purge()
+        taker = self.newcomer()
+        while self.partition.items:
+            taker.callers = 500
+            taker.credit.ask_again()
+            self.work()
+            for token, names, _ in taker.hand:
+                self.forget(taker, token, names)
+                taker.settles.append(Settling(taker.lock(token), tuple(names), (), (taker,)))
+            taker.hand.clear()
+            self.work()
+        self.go_away(taker.client)
+
+    def come_together(self, callers: int = 0, **flags: bool) -> Client:
+        """Let a client come with more receivers than a call looks at, who all want the same."""
+        self.add_client()
+        client = self.clients[-1]
+        for _ in range(40):
+            self.add_receiver(client, "")
+        self.work()
+        for receiver in client.receivers.values():
+            receiver.callers, receiver.flags = callers, {**flags}
+            receiver.credit.ask_again()
+        self.work()
+        return client
+
+    def go_away(self, client: Client) -> None:
+        """Let a client go that nobody misses yet."""
+        if client.listening is not None:
+            self.unlist(client, client.listening)
+        self.kill(client)
 
     def overfill(self) -> None:
         """Give a receiver more gifts than it may leave unseen."""

@@ -207,6 +207,12 @@ GRANT_BUGS = (
         wrong="",
     ),
     Bug(
+        "a receiver that is gone counts once for each look",
+        file="includes/open_grants",
+        right="stored.gone + redis.call('ZREM', p.grants, key)",
+        wrong="stored.gone + redis.call('ZREM', p.grants, key) * 0 + 1",
+    ),
+    Bug(
         "a call looks at all receivers",
         file="includes/distribute",
         right="left == 1 and 1 or 32",

@@ -168,6 +168,7 @@ for i = 1, #members do
     p.entered[#p.entered + 1] = token .. string.sub(entries[i], 12)
     if session then
       index_add(p, session, 'h', number)
+      p.touched[session] = p.touched[session] or true -- its holder has messages now
     end
   else
     discard(p, member, entry(entries[i]))

@@ -113,7 +113,7 @@ _LATER: Final[Mapping[str, str]] = MappingProxyType(
         "credits": "what the call knows of credit, once it needs it",
         "granting": "the grants of the call and their answers",
         "moved": "whether messages or sessions may have become ready in this call",
-        "roused": "held sessions in which messages may have become ready",
+        "roused": "held sessions in which something has changed",
         "awaits_mover": "whether the call has left messages for the mover",
         "room": "the largest number of bytes of records that due work reads",
         # a transaction

@@ -221,6 +221,36 @@ async def test_a_session_with_one_message_takes_one_call(bench: Bench, receiver:
     assert (await accept(bench, "s")).outcome == "taken"
 
 
+async def test_holders_that_do_not_let_go_hide_no_other_one(bench: Bench, receiver: Grantors) -> None:
+    """Many do not yield, and one has received a deferred message. The holder behind them learns that others wait."""
+    a = await receiver("a")
+    [name] = await put(bench, "s34", b"1")
+    for number in range(36):
+        token = lease_token("aAAAAAAA", 7 + number)
+        grant = granting(1, 2, run=a.run, prefix=f"{number:A>8}")._replace(yields=number > 33)
+        request = bench.partition.accept_session(bench.call_id(), token, f"s{number}")
+        carried = await bench.tell(carrying(request, [SentGrant(token, a.channel, f"=s{number}", grant)]))
+        if names(carried.credits[0]):
+            busy = Holder(bench, SessionLock("s34", token))
+            await busy.defer(name)
+            await busy.receive_deferred(name)
+    await put(bench, "t", b"2")
+    await put(bench, "u", b"3")
+    assert [(key.split(" ")[1], push.others_wait) for key, push in await a.heard()] == [("=s35", True)]
+
+
+async def test_a_holder_is_told_when_its_last_message_is_settled(bench: Bench, receiver: Grantors) -> None:
+    """The settlement carries no grant, and others wait already."""
+    a = await receiver("a")
+    await put(bench, "s", b"1")
+    held = await hold(a)
+    await held.grant(1, yields=True)
+    await put(bench, "t", b"2")
+    assert await a.heard() == []
+    await held.complete("1")
+    assert [(key, push.others_wait) for key, push in await a.heard()] == [(held.key, True)]
+
+
 async def test_the_release_of_a_session_may_take_the_next_one(bench: Bench, receiver: Grantors) -> None:
     """Another session is given first, and so are other receivers."""
     a = await receiver("a")

@@ -12,7 +12,7 @@ local function ranked_keys(p, source, number)
     c.none = { ranks = {}, gone = 0, all = true }
     for i = 1, c.count and #first or 0, 2 do
       local rank = first[i + 1] + 0
-      local of = math.floor(rank / RANKS.source)
+      local of = math.min(5, math.floor(rank / RANKS.source))
       local list = c.ranked[of] or { ranks = {}, gone = 0, all = true }
       c.ranked[of], list[#list + 1], list.ranks[first[i]] = list, first[i], rank
     end
@@ -24,7 +24,8 @@ local function ranked_keys(p, source, number)
   end
   while not list.all and #list < number do
     local low, before = source * RANKS.source, #list
-    local some = redis.call('ZRANGE', p.grants, low, low + RANKS.source - 1, 'BYSCORE', 'LIMIT', #list - list.gone, 32, 'WITHSCORES')
+    local high = source < 5 and low + RANKS.source - 1 or '+inf'
+    local some = redis.call('ZRANGE', p.grants, low, high, 'BYSCORE', 'LIMIT', #list - list.gone, 32, 'WITHSCORES')
     for i = 1, #some, 2 do
       if not list.ranks[some[i]] then
         list[#list + 1], list.ranks[some[i]] = some[i], some[i + 1] + 0

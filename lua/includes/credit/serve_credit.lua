@@ -1,7 +1,7 @@
 -- Does the work of credit at the end of a call: gives ready messages to open grants, chooses and tells who keeps the
 -- due time, completes the answers to the grants of the call, and writes the words.
 -- @use number_text write_many
--- @use distribute keep_due_time open_credit rank_of tell_holders inside
+-- @use distribute keep_due_time open_credit rank_of roused_holders tell_holders inside
 local function serve_credit(p)
   local c = open_credit(p)
 
@@ -17,7 +17,7 @@ local function serve_credit(p)
       end
       local flags = (w.once and 'o' or '') .. (w.announced and 'i' or '') .. (w.delete and 'd' or '') .. (w.suspects and 's' or '')
         .. (w.passed and 'p' or '') .. (w.late and 'u' or '') .. (w.yields and 'y' or '') .. (w.marked and 'm' or '')
-        .. (w.careful and 'c' or '')
+        .. (w.careful and 'c' or '') .. (w.empty and 'e' or '')
       local more = w.first > 0 and number_text[w.first] .. ':' .. number_text[w.first_bytes] or ''
       if w.gifts then
         local gifts = {}
@@ -62,11 +62,13 @@ local function serve_credit(p)
     end
   end
 
-  local rest = c.rest
-  if (p.moved or rest) and (c.open or next(c.dirty)) or c.untold then
+  local rest, roused, there = c.rest, p.roused, c.open or next(c.dirty)
+  if (p.moved or rest) and there or c.untold then
     distribute(p)
+  elseif roused and there then
+    roused_holders(p)
   end
-  if p.index and (p.moved or rest or p.granting) then
+  if p.index and (p.moved or rest or p.granting or roused) then
     tell_holders(p)
   end
   keep_due_time(p)

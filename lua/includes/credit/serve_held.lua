@@ -1,21 +1,10 @@
 -- Gives messages to the holders of the sessions in which some may have become ready, as `distribute` explains. Returns
 -- whether holders are left that the next calls must look at.
--- @use comes_before open_credit push_gift push_to rank_of read_many ready_count side_named turns words_of write_many
+-- @use comes_before open_credit push_gift push_to rank_of roused_holders side_named turns write_many
 local function serve_held(p, caller)
-  local c, sessions, tokens, keys, able, side = open_credit(p), {}, {}, {}, {}, side_named['']
-  for session in pairs(p.roused or {}) do
-    sessions[#sessions + 1], tokens[#tokens + 1] = session, '!' .. session
-  end
-  tokens = read_many('HMGET', p.states, tokens)
-  for i = 1, #sessions do
-    keys[#keys + 1] = tokens[i] and tokens[i] .. ' =' .. sessions[i] or nil
-  end
-  words_of(p, keys)
-  for i = 1, #keys do
-    local w = c.words[keys[i]]
-    if w and w ~= caller and rank_of(c, w, p.now) then
-      able[#able + 1] = { w = w, left = ready_count(p, w) }
-    end
+  local c, able, side = open_credit(p), {}, side_named['']
+  for _, one in ipairs(roused_holders(p)) do
+    able[#able + 1] = one.w ~= caller and one or nil
   end
 
   -- Return the first holder by rank that may get a push.

@@ -104,6 +104,7 @@ local function take_grant(p, g)
     w = {
       key = g.key, source = g.source, session = g.session, prefix = w and w.prefix or '', begun = w and w.begun,
       hands = w and w.hands, turn = 0, ranked = w and w.ranked, gifts = g.session and (w and w.gifts or {}),
+      marked = false, empty = false,
     }
     c.words[g.key] = w
   end

@@ -75,7 +75,7 @@ local function take_grants(p, grants, gave_back)
       w.announced = false -- the reply says it
     end
     p.moved = p.moved or there or passed
-    if there and w.session then
+    if w and w.session then
       p.roused = p.roused or {}
       p.roused[w.session] = true
     end

@@ -6,7 +6,8 @@
 --   seen, begun, hands   what its receiver has reported
 --   callers, limit, most_bytes   the limits
 --   flags        o once, i announced, d delete, s takes suspects, p did not answer interest, u has not seen old gifts,
---                y yields, m knows that other sessions wait, c careful: gets suspects of a session, but begins none
+--                y yields, m knows that other sessions wait, e its session is empty, c careful: gets suspects of a
+--                session, but begins none
 --   epoch, ends  as open_credit has them
 --   open_until, forget_at   when the grant ends, and when the word may be forgotten
 --   turn, told   the turn of its last gift, and since when interest is unanswered, or 0
@@ -40,7 +41,7 @@ local function words_of(p, keys)
         serial = serial + 0, messages = messages + 0, bytes = bytes + 0, seen = seen + 0, begun = begun + 0, hands = hands + 0,
         callers = callers + 0, limit = limit + 0, most_bytes = most_bytes + 0,
         once = has.o == true, announced = has.i == true, delete = has.d == true, suspects = has.s == true, passed = has.p == true,
-        late = has.u == true, yields = has.y == true, marked = has.m == true, careful = has.c == true,
+        late = has.u == true, yields = has.y == true, marked = has.m == true, careful = has.c == true, empty = has.e == true,
         epoch = epoch + 0, ends = ends + 0, open_until = open_until + 0,
         forget_at = forget_at + 0, turn = turn + 0, told = told + 0, unseen = {},
         first = (first or 0) + 0, first_bytes = (first_bytes or 0) + 0,

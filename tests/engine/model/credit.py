@@ -234,11 +234,6 @@ class Answered(NamedTuple):
     """Whether the receiver may become the keeper of the due time."""
 
 
-def _order(word: Word) -> int:
-    """Return the place of the source of a word: sources are served one after the other."""
-    return SOURCES.index(word.source) if word.source in SOURCES else len(SOURCES)
-
-
 class CreditPartition:
     """A partition. Each method that a client calls is one script, and takes the clock of the server in milliseconds."""
 
@@ -740,7 +735,18 @@ class CreditPartition:
 
     def _able(self) -> list[Word]:
         """Return the receivers that want something, in the order in which they are served."""
-        return sorted(filter(self._eligible, self.words.values()), key=lambda word: (_order(word), self._rank(word)))
+        able = filter(self._eligible, self.words.values())
+        return sorted(able, key=lambda word: (self._order(word), self._rank(word)))
+
+    def _order(self, word: Word) -> int:
+        """Return the place of a word: sources are served one after the other. Holders that may let go come first."""
+        if word.source in SOURCES:
+            return SOURCES.index(word.source)
+        return len(SOURCES) + (not self.may_let_go(word))
+
+    def may_let_go(self, word: Word) -> bool:
+        """Return whether the holder of an empty session can be told that others wait, or has not answered this yet."""
+        return word.yields and not self._in_use(word) and word.marked == (word.told_at is not None)
 
     def _others(self, word: Word | None) -> list[Word]:
         return [other for other in self.words.values() if other is not word]
@@ -1001,6 +1007,7 @@ class CreditPartition:
         """Tell the holders of empty sessions that yield, if other sessions wait and nobody can take them.
 
         One holder is told for each of these sessions: the caller in the reply, the others in a push, and only once.
+        Those that can be told, or have not answered, come first: the call looks at some of them.
         """
         left = self._waiting_sessions()
         able = [word for word in self._able() if word.source.startswith("=")] if left else []
@@ -1010,15 +1017,16 @@ class CreditPartition:
                 left -= not word.marked
                 word.marked = True
                 self.cases["others wait: in a reply"] += 1
+        others = sum(map(self._eligible, able)) - len(able := [*filter(self.may_let_go, able)])
         self.cases["more holders than a call looks at"] += len(able) > MOST_KNOWN
-        known = [word for word in able[:MOST_KNOWN] if word.yields and word not in self.calling]
-        left -= sum(word.told_at is not None and word.marked for word in known)
+        known = [word for word in able[:MOST_KNOWN] if word not in self.calling]
+        left -= sum(word.told_at is not None for word in known)
         for word in known:
-            idle = word.told_at is None and not word.marked and not self._in_use(word)
-            if left > 0 and idle and self._tell(word, others_wait=True):
+            if left > 0 and word.told_at is None and self._tell(word, others_wait=True):
                 word.marked = True
                 left -= 1
                 self.cases["others wait: in a push"] += 1
+                self.cases["others wait: in a push, behind a crowd"] += others > MOST_KNOWN
 
     # -- 6. due times --------------------------------------------------------------------------------------------------
 

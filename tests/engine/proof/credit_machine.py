@@ -985,13 +985,24 @@ class CreditMachine:
             self.step_touch()
 
     def hold_many_sessions(self) -> None:
-        """Let clients hold more empty sessions than a call looks at, and let others wait."""
+        """Let clients hold more empty sessions than a call looks at, and let others wait.
+
+        The first holders may keep their sessions: they do not yield, or have messages.
+        """
         while len(self.clients) < 3:
             self.add_client()
         there = [*self.clients]
         for number in range(101, 140):
             self.at_partition(lambda run, now: self.partition.send(run, now, [10], session=f"s{number}"))  # noqa: B023
         self.accept_sessions(20)
+        keeping = self.random.choice(("none", "firm", "busy"))
+        holders = [one for one in self.receivers() if one.session is not None]
+        for receiver in holders[: len(holders) - 3] if keeping != "none" else ():
+            receiver.callers, receiver.flags = 1, {"yields": keeping != "firm"}
+            receiver.credit.ask_again()
+            if keeping == "busy":
+                self.at_partition(lambda run, now: self.partition.send(run, now, [10], session=receiver.source[1:]))  # noqa: B023
+        self.work()
         for number in range(3):
             self.at_partition(lambda run, now: self.partition.send(run, now, [10], session=f"s{200 + number}"))  # noqa: B023
             if self.random.random() < 0.5:
@@ -1124,7 +1135,7 @@ class CreditMachine:
         self.time += 310
         self.purge()
         taker = self.newcomer()
-        while self.partition.items:
+        for _ in range(3):
             taker.callers = 500
             taker.credit.ask_again()
             self.work()

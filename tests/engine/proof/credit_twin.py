@@ -49,6 +49,8 @@ MARK, MARKED = push_channel(NAMESPACE, SALT, "e0", "mark"), b"mark"
 SETTINGS = PartitionSettings(clock="test", lock_duration=LOCK, max_delivery_count=99_999, quota=1 << 40)
 LEAST: Final = 15
 """The bytes of a record without a payload."""
+LET_GO: Final = 6 * 4 * BAND_WIDTH
+"""The end of the ranks of holders that may let go."""
 STEPS = 300
 CASES = (
     *(
@@ -84,7 +86,7 @@ CASES = (
         "session: release refused",
     ),
     *("session: its holder is told of the end", "gift: several sessions"),
-    *("others wait: in a reply", "others wait: in a push"),
+    *("others wait: in a reply", "others wait: in a push", "others wait: in a push, behind a crowd"),
     *("more receivers than a call looks at", "more holders than a call looks at"),
 )
 _entities = itertools.count(1)
@@ -230,13 +232,16 @@ class TwinPartition(CreditPartition):
         locks = {token_of(token) for token, lease in self.leases.items() if not lease.source.startswith("=")}
         require(tokens == locks, "other leases", tokens, [*self.leases])
         stored = {self._named(key.decode()): text.decode().split(" ") for key, text in ask("HGETALL", keys[32]).items()}
-        ranked = {self._named(key.decode()) for key in ask("ZRANGE", keys[33], 0, -1)}
+        ranked = {self._named(key.decode()): int(rank) for key, rank in ask("ZRANGE", keys[33], 0, -1, "WITHSCORES")}
         if self.sessions:
             self._compare_sessions({key: words for key, words in stored.items() if " =" in key})
         for key, word in self.words.items():
             require(key in stored, "a word is missing", key)
             require(self._stored(stored[key]) == self._known(word), "another word", stored[key], word)
             require(not self._eligible(word) or key in ranked, "an open grant has no rank", key)
+            if self._eligible(word) and " =" in key:
+                first = ranked[key] < LET_GO
+                require(first == self.may_let_go(word), "a holder has the rank of others", key, ranked[key], word)
         credit = (ask("HGET", keys[0], "credit") or b"").decode()
         require(not ranked or credit.split(" ")[5][0] == "1", "the partition does not know its open grants", credit)
 

@@ -111,8 +111,8 @@ GRANT_BUGS = (
     Bug(
         "a gift leaves the turn as it is",
         file="includes/give",
-        right="w.turn, w.forget_at, w.marked = c.turn,",
-        wrong="w.turn, w.forget_at, w.marked = w.turn,",
+        right="w.turn, w.forget_at = c.turn,",
+        wrong="w.turn, w.forget_at = w.turn,",
     ),
     Bug(
         "the last unseen gift is not shown again",
@@ -408,9 +408,9 @@ GRANT_BUGS = (
     ),
     Bug(
         "a holder with messages in its hands is told that others wait",
-        file="includes/tell_holders",
-        right="count_held(p, w.session) == 0 and",
-        wrong="",
+        file="includes/roused_holders",
+        right="left == 0 and count_held(p, w.session) == 0",
+        wrong="left == 0",
     ),
     Bug(
         "all holders are told of one session",
@@ -420,9 +420,27 @@ GRANT_BUGS = (
     ),
     Bug(
         "a holder is told again of what it has declined",
-        file="includes/tell_holders",
-        right="w.told == 0 and not w.marked and is_idle(w)",
-        wrong="w.told == 0 and is_idle(w)",
+        file="includes/may_let_go",
+        right="w.marked == (w.told > 0)",
+        wrong="(w.marked or w.told == 0)",
+    ),
+    Bug(
+        "holders that do not yield hide those that do",
+        file="includes/rank_of",
+        right="w.session and not may_let_go(w) and",
+        wrong="false and",
+    ),
+    Bug(
+        "a holder does not come first when its session becomes empty",
+        file="includes/serve_credit",
+        right="    roused_holders(p)\n",
+        wrong="",
+    ),
+    Bug(
+        "a holder that gets messages stays among the first ones",
+        file="includes/give",
+        right="w.marked, w.empty = false, false",
+        wrong="w.marked = false",
     ),
     Bug(
         "the next call does not look whether a holder lets go",

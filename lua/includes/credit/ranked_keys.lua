@@ -1,6 +1,6 @@
 -- Returns the keys of the open grants of a source, in the order of their stored ranks, with their ranks by key. It has
 -- the first `number` of them at least, if there are so many. `all` says that there are no more, or that the call reads
--- no more: it reads up to 256. The first 32 of all sources are read at once, and more of a source only if they are
+-- no more: it reads up to 128. The first 32 of all sources are read at once, and more of a source only if they are
 -- wanted. Source 0 has the receivers that were not told of an end, 1 to 3 the sides, 4 free sessions, and 5 all held
 -- sessions. `gone` is the number of keys that the call has removed since it began to read.
 -- @use open_credit ranks
@@ -31,7 +31,7 @@ local function ranked_keys(p, source, number)
         list[#list + 1], list.ranks[some[i]] = some[i], some[i + 1] + 0
       end
     end
-    list.cut = #list >= 256
+    list.cut = #list >= 128
     list.all = list.cut or #some < 64 or #list == before -- a page without a new key would be read for ever
   end
   return list

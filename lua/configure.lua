@@ -52,7 +52,7 @@ end
 local settings = table.concat(words, ' ')
 local fields, newer, ends = { 'settings', settings }, false, nil
 if s[STATE.layout] then
-  if s[STATE.layout] ~= '2' then
+  if s[STATE.layout] ~= '2' or not s[STATE.marks] then
     return refuse('LAYOUT', s[STATE.layout])
   end
   if w[WORDS.incarnation] ~= ARGV[2] or w[WORDS.status] == 'Deleting' then

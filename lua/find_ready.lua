@@ -17,7 +17,7 @@ if #ARGV ~= 2 or #KEYS ~= 3 or told == nil or not source then
   return refuse('BADCALL', 'source')
 end
 local layout, marks = unpack(redis.call('HMGET', KEYS[1], 'layout', 'marks'))
-if layout ~= '2' then
+if layout ~= '2' or not marks then
   return 1
 end
 local now, m = told or tonumber(server_time()), parse_marks[marks]

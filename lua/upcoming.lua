@@ -19,7 +19,7 @@ end
 local time, reply = tonumber(server_time()), {}
 for i = 1, #KEYS, 2 do
   local layout, marks = unpack(redis.call('HMGET', KEYS[i], 'layout', 'marks'))
-  local m = layout == '2' and parse_marks[marks]
+  local m = layout == '2' and marks and parse_marks[marks]
   reply[#reply + 1] = ''
   if m and m.announced < NEVER then
     local text = redis.call('HGET', KEYS[i], 'settings')

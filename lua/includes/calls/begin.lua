@@ -18,7 +18,7 @@ local function begin(keys, argv, name, count, variadic, first)
   if not s[STATE.layout] then
     return nil, refuse('GONE', 'partition')
   end
-  if s[STATE.layout] ~= '2' then
+  if s[STATE.layout] ~= '2' or not s[STATE.marks] then -- data from before the first release may lack a field
     return nil, refuse('LAYOUT', s[STATE.layout])
   end
   local set = parse_settings[s[STATE.settings]]

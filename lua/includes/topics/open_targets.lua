@@ -14,7 +14,7 @@ local function open_targets(p, keys, incarnations, at, open)
       return nil, refuse('BADCALL', 'targets')
     end
     local s = redis.call('HMGET', keys[at], unpack(TARGET))
-    local set = s[TARGET.layout] == '2' and parse_settings[s[TARGET.settings]]
+    local set = s[TARGET.layout] == '2' and s[TARGET.marks] and parse_settings[s[TARGET.settings]]
     if not set or set.incarnation ~= incarnation or set.status == 'Deleting' then
       return nil, refuse('TARGET', string.format('%d', i))
     end

@@ -42,8 +42,7 @@ local function give(p, w, side, chosen, pushed, more)
   w.serial, w.messages, w.bytes = w.serial + 1, w.messages + n, w.bytes + (held and 0 or chosen.size)
   w.unseen[#w.unseen + 1] = { serial = w.serial, time = p.now, pushed = pushed, messages = w.messages, bytes = w.bytes }
   c.turn = c.turn + 1
-  w.turn, w.forget_at = c.turn, math.max(w.forget_at, p.now + 2 * p.lock + 10000)
-  w.marked, w.empty = false, false
+  w.turn, w.forget_at, w.marked = c.turn, math.max(w.forget_at, p.now + 2 * p.lock + 10000), false
   if w.once then
     w.limit = w.messages
   end

@@ -111,8 +111,8 @@ GRANT_BUGS = (
     Bug(
         "a gift leaves the turn as it is",
         file="includes/give",
-        right="w.turn, w.forget_at = c.turn,",
-        wrong="w.turn, w.forget_at = w.turn,",
+        right="w.turn, w.forget_at, w.marked = c.turn,",
+        wrong="w.turn, w.forget_at, w.marked = w.turn,",
     ),
     Bug(
         "the last unseen gift is not shown again",
@@ -435,12 +435,6 @@ GRANT_BUGS = (
         file="includes/serve_credit",
         right="    roused_holders(p)\n",
         wrong="",
-    ),
-    Bug(
-        "a holder that gets messages stays among the first ones",
-        file="includes/give",
-        right="w.marked, w.empty = false, false",
-        wrong="w.marked = false",
     ),
     Bug(
         "the next call does not look whether a holder lets go",

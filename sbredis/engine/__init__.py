@@ -45,6 +45,7 @@ from sbredis.engine._credit_values import (
 from sbredis.engine._grants import (
     MAXIMUM_CREDIT,
     MAXIMUM_GRANTS,
+    MAXIMUM_REPLY_BYTES,
     NEXT_SESSION,
     RELEASED,
     Carried,
@@ -197,6 +198,7 @@ __all__ = [
     "MAXIMUM_GRANTS",
     "MAXIMUM_MESSAGE_BYTES",
     "MAXIMUM_PARTICIPANTS",
+    "MAXIMUM_REPLY_BYTES",
     "MAXIMUM_TRANSACTIONS",
     "MOST_ASKED",
     "MOST_HOPS",

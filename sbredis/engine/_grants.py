@@ -35,6 +35,7 @@ from sbredis.transport import Argument
 __all__ = [
     "MAXIMUM_CREDIT",
     "MAXIMUM_GRANTS",
+    "MAXIMUM_REPLY_BYTES",
     "NEXT_SESSION",
     "RELEASED",
     "Carried",
@@ -53,6 +54,10 @@ MAXIMUM_CREDIT: Final = 100_000
 """The largest number of messages that a partition may still give to a receiver."""
 MAXIMUM_ROOM: Final = 1 << 30
 """The largest number of bytes that a partition may still give to a receiver."""
+MAXIMUM_REPLY_BYTES: Final = 2_000_000
+"""The largest total size of the messages that one reply gives out; a single message may be larger. A script takes less
+than 10 ms for them.
+"""
 NEXT_SESSION: Final = "next"
 """The source of free sessions."""
 RELEASED: Final = "LOST released"

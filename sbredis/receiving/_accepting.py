@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from sbredis.client import CallJob
 from sbredis.engine import (
-    MAXIMUM_CALL_BYTES,
+    MAXIMUM_REPLY_BYTES,
     Accepted,
     Carried,
     CreditAnswer,
@@ -52,7 +52,7 @@ class _Acceptance:
         self._token = new_token()
         wanted = min(first, MOST_AT_ONCE)
         self._grant = CreditGrant.ending(
-            1, run_of(partition_client), new_prefix(), wanted, room=MAXIMUM_CALL_BYTES, hands=max(1, wanted)
+            1, run_of(partition_client), new_prefix(), wanted, room=MAXIMUM_REPLY_BYTES, hands=max(1, wanted)
         )
         grants = [SentGrant(self._token, b"", f"={name}", self._grant)] if first else []
         self._job = CallJob(

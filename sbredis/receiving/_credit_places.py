@@ -31,7 +31,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
-from sbredis.engine import MAXIMUM_CALL_BYTES
+from sbredis.engine import MAXIMUM_REPLY_BYTES
 from sbredis.receiving._credit import CreditDemand
 from sbredis.receiving._fetching import MOST_AT_ONCE
 
@@ -50,12 +50,12 @@ def demand_of(
     return CreditDemand(
         callers=callers,
         stock=stock,
-        room=MAXIMUM_CALL_BYTES,
+        room=MAXIMUM_REPLY_BYTES,
         now=now,
         announced=announced,
         suspects=suspects,
         first=first,
-        first_room=MAXIMUM_CALL_BYTES if first else 0,
+        first_room=MAXIMUM_REPLY_BYTES if first else 0,
         yields=yields,
     )
 

@@ -29,7 +29,7 @@ local function reply_gift(p, w)
     most = math.min(most, math.max(1, math.floor(there / (1 + rivals))))
   end
   while w.source == 'next' and may_get() do
-    local chosen, gift = choose_gift(p, w, side_named[''], 1, math.max(1, math.min(w.first_bytes, 4194304 - c.spent)))
+    local chosen, gift = choose_gift(p, w, side_named[''], 1, math.max(1, math.min(w.first_bytes, 2000000 - c.spent)))
     if chosen.n == 0 then
       flush(p)
       return gifts, true
@@ -43,7 +43,7 @@ local function reply_gift(p, w)
     return gifts
   end
   side = side or side_named['']
-  local chosen, gift = choose_gift(p, w, side, most, math.max(1, math.min(w.most_bytes - w.bytes, 4194304 - c.spent)))
+  local chosen, gift = choose_gift(p, w, side, most, math.max(1, math.min(w.most_bytes - w.bytes, 2000000 - c.spent)))
   if chosen.n == 0 then
     return gifts, chosen.emptied, chosen.passed
   end

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
+from sbredis.engine import MAXIMUM_REPLY_BYTES
 from tests.engine.model.sending import Sending
 from tests.engine.model.values import LETTERS, MOST, ROOM, Call, Message, Mode, Peeked, Received
 from tests.engine.terms import Event, Side, State
@@ -45,7 +46,7 @@ class Receiving(Sending):
                     passed.append(len(message.record))
                     if len(passed) == self.bounds.share or sum(passed) > self.bounds.weight:
                         break
-                elif found and sum(one.size for one in found) + message.size > room:
+                elif found and sum(one.size for one in found) + message.size > min(room, MAXIMUM_REPLY_BYTES):
                     break
                 else:
                     found.append(message)

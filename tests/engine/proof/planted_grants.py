@@ -99,8 +99,8 @@ GRANT_BUGS = (
     Bug(
         "the limit of bytes is not kept",
         file="includes/reply_gift",
-        right="math.min(w.most_bytes - w.bytes, 4194304 - c.spent)",
-        wrong="4194304 - c.spent",
+        right="math.min(w.most_bytes - w.bytes, 2000000 - c.spent)",
+        wrong="2000000 - c.spent",
     ),
     Bug(
         "a grant that is once stays open",

@@ -1,4 +1,4 @@
-"""A network connection that a test cuts when the client calls a script or the server answers."""
+"""A network connection that a test cuts when the client calls a script, or the server answers or pushes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sbredis.engine import whole_library
 from sbredis.servers import LocalServer
 from tests.transport.between import Between
 
-__all__ = ["Scissors"]
+__all__ = ["PushScissors", "Scissors"]
 
 
 class Scissors(Between):
@@ -70,3 +70,30 @@ class Scissors(Between):
     async def _before_cutting(self) -> None:
         if self._then is not None:
             await self._then()
+
+
+class PushScissors(Between):
+    """Cuts the connection in the middle of a push."""
+
+    def __init__(self, server: LocalServer) -> None:
+        super().__init__(server)
+        self.cuts = 0
+        self._after: int | None = None
+        self.size = 0
+        """The bytes of the last push that was cut."""
+
+    def cut(self, after: int) -> None:
+        """Cut the next push after this number of its bytes."""
+        self._after = after
+
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool) -> None:
+        while data := await reader.read(1 << 20):
+            if self._after is not None and answers and (name := data.find(b"smessage")) >= 0:
+                begins = max(data.rfind(kind, 0, name) for kind in (b">3\r\n", b"*3\r\n"))
+                cut, self._after = begins + self._after, None
+                self.size, self.cuts = len(data) - begins, self.cuts + 1
+                writer.write(data[:cut])
+                await writer.drain()
+                return
+            writer.write(data)
+            await writer.drain()

@@ -13,7 +13,8 @@ from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusMessage, hold_of
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
-from tests.aio.queues import Calls, at_rest, bodies, in_memory, on_servers, queue_at
+from tests.aio.queues import Calls, Queue, at_rest, bodies, in_memory, new_queue, on_servers, queue_at
+from tests.aio.scissors import PushScissors
 from tests.waiting import eventually
 
 
@@ -194,6 +195,46 @@ async def test_a_receiver_has_credit_again_after_the_loss_of_its_subscription(
                 node.ask("CLIENT", "KILL", "TYPE", "pubsub")
             await queue.send(str(number))
             assert bodies(await task) == [str(number)]
+
+
+async def receive_each_cut(queue: Queue, server: LocalServer, first: int, step: int) -> Counter[str]:
+    """Receive messages whose pushes are cut, each ``step`` bytes later than the one before. Count the starts."""
+    begun: Counter[str] = Counter()
+    async with (
+        PushScissors(server).listening() as network,
+        ServiceBusClient(f"redis://127.0.0.1:{network.port}", namespace="ns") as client,
+        client.get_queue_receiver(queue.entity.name) as receiver,
+    ):
+        after = first
+        while after < max(network.size, step):
+            task = await queue.waits(receiver)
+            network.cut(after)
+            await queue.send(str(after))
+            (message,) = await task
+            begun[str(message)] += 1
+            assert network.cuts == begun.total(), "the message came without a push"
+            await receiver.complete_message(message)
+            after += step
+        assert await receiver.receive_messages(10, 0) == []
+    return begun
+
+
+async def test_a_listener_whose_connection_is_cut_at_any_byte_of_a_push_gets_the_message_once(
+    server: LocalServer,
+) -> None:
+    """The message stays locked for the receiver, which learns of it as soon as it is subscribed again."""
+    step = 10
+    async with queue_at(server.url) as first:
+        queues = [
+            await new_queue(
+                first.client, server.url, partitioned=False, clock=None, name=f"q{at}", lock_duration=300_000
+            )
+            for at in range(step)
+        ]
+        starts = [receive_each_cut(queue, server, at, step) for at, queue in enumerate(queues)]
+        begun = sum(await asyncio.gather(*starts), Counter[str]())
+    assert {*begun.values()} == {1}
+    assert {*map(str, range(150))} <= begun.keys()  # a push has more bytes
 
 
 async def test_a_receiver_has_credit_at_the_server_that_takes_over(replicated_cluster: LocalCluster) -> None:

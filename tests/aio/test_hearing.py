@@ -14,8 +14,8 @@ import pytest
 
 from sbredis.aio import ServiceBusReceiver
 from sbredis.engine import MOST_SEATS, PartitionSettings
-from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError
-from sbredis.model import ServiceBusReceivedMessage
+from sbredis.exceptions import MessagingEntityDisabledError, MessagingEntityNotFoundError, ServiceBusError
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.receiving import MessageInbox
 from tests.aio.gates import Fate, Gate
 from tests.aio.queues import Calls, Queue, Waiting, bodies, in_memory, queue_at
@@ -106,6 +106,43 @@ async def test_the_calls_of_a_queue_are_heard_that_was_deleted_and_created_again
             await receiver.receive_messages(1, 0)
         await eventually(lambda: queue.entity.record.id != before)
         assert await slowest(queue, receiver, 3) < 0.5
+
+
+@pytest.mark.parametrize("partitions", [1, 3, PARTITIONS])
+@pytest.mark.parametrize("change", ["deleted", "disabled", "made anew"])
+async def test_an_idle_receiver_learns_within_two_seconds_that_its_queue_has_changed(
+    url: str, partitions: int, change: str
+) -> None:
+    """It has waited for long, and another client changes the queue."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    async with (
+        queue_at(url, partitioned=partitions > 1, partitions=partitions) as queue,
+        queue.other_client() as other,
+        other.get_queue_sender("q") as sender,
+    ):
+        await sender.send_messages(ServiceBusMessage("before"))
+        receiver, namespace = queue.receiver(), other._connection.namespace
+        await receiver.complete_messages(await receiver.receive_messages(1, 60))
+        record = await namespace.get_entity("q")
+        task = waiting(receiver)
+        with loop.jumping(lambda _: None):
+            await asyncio.sleep(150)
+            began = loop.time()
+            if change == "disabled":
+                await namespace.update_entity(record, PartitionSettings(status="ReceiveDisabled"))
+            else:
+                await namespace.delete_entity("q")
+            if change == "made anew":
+                await namespace.create_entity("q", PartitionSettings(), partitioned=partitions > 1)
+                await sender.send_messages(ServiceBusMessage("after"))
+                assert bodies(await task) == ["after"]
+            else:
+                with pytest.raises(
+                    MessagingEntityNotFoundError if change == "deleted" else MessagingEntityDisabledError
+                ):
+                    await task
+            assert loop.time() - began < 2
 
 
 async def test_a_call_for_what_is_there_does_not_wait_for_a_partition_that_its_receiver_has_left(url: str) -> None:

@@ -14,7 +14,7 @@ FOR_EVER = 3600
 # The files that may sleep for a number of seconds: how often, and why the test passes on a slow machine too.
 ALLOWED = {
     "tests/waiting.py": (3, "asks again whether a condition holds"),
-    "tests/aio/test_hearing.py": (9, "in a loop whose time jumps"),
+    "tests/aio/test_hearing.py": (10, "in a loop whose time jumps"),
     "tests/aio/test_gathering.py": (1, "the pace of a sender; nothing depends on it"),
     "tests/aio/test_sessions.py": (1, "the pace of senders; nothing depends on it"),
     "tests/workers/test_locks.py": (1, "a handler that asks again whether its lock is lost"),

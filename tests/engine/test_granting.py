@@ -26,7 +26,7 @@ from sbredis.engine import (
     transact_together,
 )
 from sbredis.exceptions import MessagingEntityNotFoundError, ScriptRefusedError
-from tests.engine.bench import SALT, SETTINGS, Bench, set_to
+from tests.engine.bench import SALT, SETTINGS, Bench, Everything, everything, set_to
 from tests.engine.granting import Grantors, granting, grantors, names
 from tests.engine.topics import Topic
 from tests.transport.ears import Ear
@@ -255,6 +255,44 @@ async def test_each_receiver_calls_some_time_after_what_is_due(bench: Bench, rec
 async def test_an_entity_with_sessions_refuses_credit_without_one(receiver: Grantors) -> None:
     reply = await (await receiver("a")).grant()
     assert (reply.answer, reply.refusal) == (CreditAnswer.REFUSED, "SESSIONS required")
+
+
+async def test_an_entity_without_sessions_refuses_credit_for_them(bench: Bench, receiver: Grantors) -> None:
+    """No credit is open then. The partition remembers only that the grant was made."""
+    a = await receiver("a")
+    await bench.send(b"1")
+
+    async def stored() -> Everything:
+        found = await everything(bench.transport, bench.partition.keys)
+        return {key: held for key, held in found.items() if not key.endswith((":words", ":kept"))}
+
+    before = await stored()
+    for sent in (a.sent(source="next"), a.sent(source="=s")):
+        reply = await a.call(sent._replace(receiver="a" * 11))
+        assert (reply.answer, reply.refusal, reply.gifts) == (CreditAnswer.REFUSED, "SESSIONS none", [])
+    assert await stored() == before
+
+
+async def test_a_gift_that_was_given_back_can_be_settled_by_nobody(bench: Bench, receiver: Grantors) -> None:
+    """Neither while the message waits, nor when another receiver holds it."""
+    a, b = await receiver("a"), await receiver("b")
+    await a.grant()
+    [name] = await bench.send(b"1")
+    assert await a.pushed() == [name]
+    gift, partition = [Lock("aAAAAAAAAAB", name)], bench.partition
+    await bench.tell(partition.abandon(bench.call_id(), gift, counted=False))
+
+    async def nothing_happens() -> None:
+        before = await bench.count()
+        for settle in (partition.complete, partition.abandon, partition.defer, partition.dead_letter):
+            assert (await bench.tell(settle(bench.call_id(), gift))).lost == (name,)
+        assert await bench.count() == before
+
+    await nothing_happens()
+    assert names(await b.grant()) == [name]
+    await nothing_happens()
+    settled = await bench.tell(partition.complete(bench.call_id(), [Lock("bAAAAAAAAAB", name)]))
+    assert settled.lost == ()
 
 
 REFUSALS: dict[str, tuple[dict[str, Any], str]] = {

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from redis import Redis
 
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver
+from sbredis.engine import perform
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusMessage, hold_of
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
 from tests.aio.queues import Calls, Queue, at_rest, bodies, in_memory, new_queue, on_servers, queue_at
 from tests.aio.scissors import PushScissors
+from tests.engine.taking import run_of
 from tests.waiting import eventually
+
+FORGED = "AAAAAAAA"
+"""The prefix of forged gifts."""
 
 
 def outstanding(receiver: ServiceBusReceiver) -> list[int]:
@@ -195,6 +202,39 @@ async def test_a_receiver_has_credit_again_after_the_loss_of_its_subscription(
                 node.ask("CLIENT", "KILL", "TYPE", "pubsub")
             await queue.send(str(number))
             assert bodies(await task) == [str(number)]
+
+
+async def test_a_user_who_may_only_publish_can_give_a_receiver_nothing(server: LocalServer) -> None:
+    """It knows all but the prefix of the receiver's tokens, which only its client and the partition know."""
+    server.ask("ACL", "SETUSER", "forger", "on", ">secret", "resetkeys", "allchannels", "-@all", "+spublish")
+    async with queue_at(server.url) as queue:
+        partition = queue.partitions[0]
+        await queue.send("a")
+        (lock,) = await queue.take()
+        (shown,) = (await perform(queue.transport, partition.peek(0, 1, call_id=queue.call_id))).messages
+        receiver = queue.receiver()
+        task = await queue.waits(receiver)
+        words = next(held for key, (_, held) in (await queue.contents()).items() if key.endswith(":words"))
+        ((name, word),) = [(key, text) for key, text in words.items() if b" " in key and not text.startswith(b" ")]
+        channel, _, prefix, *_ = word.split(b" ")
+        head = f"{name.decode()}{run_of(queue.transport, partition)} {round(time.time() * 1000)} {FORGED} ".encode()
+        gift = [b"", f"{FORGED} 1 1 22 300000 9".encode(), lock.name.encode(), shown.record]
+        news = [
+            head + b",".join(b"%d" % len(part) for part in parts) + b"\n" + b"".join(parts) for parts in ([b""], gift)
+        ]
+        with (
+            Calls(queue.transport) as calls,
+            Redis(host=server.host, port=server.port, username="forger", password="secret") as forger,
+        ):
+            for payload in (b"", head, *news):
+                assert forger.execute_command("SPUBLISH", channel, payload) == 1
+            await queue.abandon([lock])
+            (message,) = await task  # it was pushed after what was forged
+            assert calls.by_script.keys() == {"abandon"}
+        assert message.delivery_count == 2
+        assert (lease := hold_of(message).lease) is not None
+        assert lease.token.startswith(prefix.decode())
+        assert await receiver.receive_messages(10, 0) == []
 
 
 async def receive_each_cut(queue: Queue, server: LocalServer, first: int, step: int) -> Counter[str]:

@@ -13,6 +13,7 @@ import pytest
 
 from sbredis.servers import LocalCluster, LocalServer
 from tests.workers.chaos.journal import Ends, Handling, faults, handlings
+from tests.workers.chaos.mixed import PLACES, mixed
 from tests.workers.chaos.scenes import failovers, kills, outages, pauses, planted, terminations
 
 
@@ -49,6 +50,17 @@ async def test_workers_outlast_a_failover_and_a_slot_that_moves(
     replicated_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     assert await failovers(replicated_cluster, tmp_path, 2, ("plain", "session"), replicated=True)
+
+
+@pytest.mark.long("it pauses servers and processes for seconds")
+async def test_no_message_has_two_handlers_while_processes_with_many_receivers_are_suspended_and_killed(
+    binary: str | None, tmp_path: Path
+) -> None:
+    rounds: list[str] = []
+    with PLACES["server"](binary, tmp_path) as place:
+        given: Any = {"seconds": 10, "seed": 0, "said": rounds.append, "processes": 4, "messages": 2000}
+        await mixed(place, tmp_path, 1, kinds=("receivers",), **given)
+    assert len(rounds) == 1
 
 
 # -- the check itself --------------------------------------------------------------------------------------------------

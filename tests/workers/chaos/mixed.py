@@ -16,7 +16,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -58,9 +58,21 @@ class Place:
 
 
 async def mixed(
-    place: Place, folder: Path, rounds: int, *, seconds: float, seed: int, said: Callable[[str], None]
+    place: Place,
+    folder: Path,
+    rounds: int,
+    *,
+    seconds: float,
+    seed: int,
+    said: Callable[[str], None],
+    kinds: Sequence[str] = KINDS,
+    processes: int = 3,
+    messages: int = 0,
 ) -> str:
-    """Cause faults for some seconds, check, and do this a number of times. Return what happened in all rounds."""
+    """Cause faults for some seconds, and until enough messages were sent. Check, and do this a number of times.
+
+    Returns what happened in all rounds.
+    """
     happened: Counter[str] = Counter()
     for number in range(rounds):
         chance = random.Random(f"{seed} {number}")
@@ -68,11 +80,11 @@ async def mixed(
         own.mkdir()
         done: list[str] = []
         # each round has entities of its own, so it does not meet what an earlier one has left
-        async with crowd(place.url, own, KINDS, 3, namespace=f"round-{number}") as town:
+        async with crowd(place.url, own, kinds, processes, namespace=f"round-{number}") as town:
             town.takes = (*town.takes, 0.4, 2.5)
             async with fed(town):
                 until = time.monotonic() + seconds
-                while time.monotonic() < until:
+                while time.monotonic() < until or len(town.sent) < messages:
                     await asyncio.sleep(chance.random())
                     name = chance.choice(list(place.faults))
                     done.append(name)

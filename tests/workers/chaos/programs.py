@@ -24,14 +24,14 @@ from tests.children import child
 from tests.waiting import eventually, eventually_in_steps
 from tests.workers.chaos.journal import Ends, Handling, Journal, faults
 
-__all__ = ["LOCK", "Town", "crowd", "in_work"]
+__all__ = ["AT_ONCE", "LOCK", "Town", "crowd", "in_work"]
 
 LOCK = timedelta(seconds=5)
 """The shortest lock that an entity can have."""
 AHEAD = 20
 """The number of messages for each worker that wait in each entity, so that every worker has something to do."""
 SESSIONS = 6
-AT_ONCE = {"plain": 8, "thread": 8, "session": 4, "batch": 10, "process": 2}
+AT_ONCE = {"plain": 8, "thread": 8, "session": 4, "batch": 10, "process": 2, "receivers": 25}
 """The number of messages of each entity that a worker handles at once."""
 BATCH = 5
 
@@ -42,6 +42,13 @@ def in_work(kinds: Sequence[str]) -> int:
     Those whose handlers have ended, and whose completions are not acknowledged, are as many again.
     """
     return 2 * sum(AT_ONCE[kind] for kind in kinds)
+
+
+def _program(kinds: Sequence[str]) -> Sequence[str]:
+    """Return what the processes for these entities run."""
+    if "receivers" in kinds:
+        return ("tests.workers.chaos.receivers",)
+    return ("sbredis.workers", "tests.workers.chaos.app:worker")
 
 
 class Town:
@@ -155,11 +162,9 @@ class Town:
 
     async def start(self) -> int:
         """Start a worker process, and return its id."""
-        program, env = "tests.workers.chaos.app:worker", {"CHAOS": json.dumps(self._given), "JOURNAL": str(self.folder)}
+        program, env = _program(self.kinds), {"CHAOS": json.dumps(self._given), "JOURNAL": str(self.folder)}
         with (self.folder / "log").open("ab") as log:
-            process = await self._processes.enter_async_context(
-                child("-m", "sbredis.workers", program, env=env, stderr=log)
-            )
+            process = await self._processes.enter_async_context(child("-m", *program, env=env, stderr=log))
         self.living[process.pid] = process
         self.ends.workers = max(self.ends.workers, len(self.living))
         return process.pid

@@ -2,7 +2,8 @@
 
 python -m tests.workers.chaos.run [SCENE ...] [--times N] [--kinds KIND,...] [--workers N] [--messages N]
 
-It takes half an hour. Each handler writes down that it starts, and a run fails if two handlers had a message at once.
+It takes half an hour. The scene ``receivers`` has 250 receivers in ten processes, and 50,000 messages. Each handler
+writes down that it starts, and a run fails if two handlers had a message at once.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tests.workers.chaos.clocks import Clocks
 from tests.workers.chaos.growth import handled, resident
 from tests.workers.chaos.mixed import PLACES, mixed
 from tests.workers.chaos.poison import poison
+from tests.workers.chaos.programs import AT_ONCE
 from tests.workers.chaos.scenes import failovers, kills, outages, pauses, terminations
 
 __all__ = ["SCENES"]
@@ -81,16 +83,30 @@ async def _memory(given: argparse.Namespace, folder: Path) -> str:
     return f"{given.messages:,} messages, {middle:.1f} MB ± {max(steady) - middle:.1f} MB"
 
 
-async def _mixed(given: argparse.Namespace, folder: Path) -> str:
-    def say(line: str) -> None:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
+
+async def _receivers(given: argparse.Namespace, folder: Path) -> str:
+    with PLACES[given.on](given.binary, folder) as place:
+        return await mixed(
+            *(place, folder, 1),
+            seconds=given.seconds,
+            seed=given.seed,
+            said=_say,
+            kinds=("receivers",),
+            processes=250 // AT_ONCE["receivers"],
+            messages=min(given.messages, 50_000),
+        )
+
+
+async def _mixed(given: argparse.Namespace, folder: Path) -> str:
     clocks = None if given.clocks is None else Clocks(given.clocks, given.binary, folder)
     with PLACES[given.on](given.binary if clocks is None else str(clocks.program), folder) as place:
         if clocks is not None:
             place.set_clocks(clocks)
-        return await mixed(place, folder, given.times, seconds=given.seconds, seed=given.seed, said=say)
+        return await mixed(place, folder, given.times, seconds=given.seconds, seed=given.seed, said=_say)
 
 
 SCENES: dict[str, Callable[[argparse.Namespace, Path], Coroutine[Any, Any, str]]] = {
@@ -102,6 +118,7 @@ SCENES: dict[str, Callable[[argparse.Namespace, Path], Coroutine[Any, Any, str]]
     "failovers": _failovers,
     "memory": _memory,
     "mixed": _mixed,
+    "receivers": _receivers,
 }
 
 
@@ -112,7 +129,7 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=1_000_000, help="how many messages the memory is measured with")
     parser.add_argument("--workers", type=int, default=4, help="how many processes work (4)")
     parser.add_argument("--kinds", type=lambda text: tuple(text.split(",")), default=ALL_KINDS, help="the entities")
-    parser.add_argument("--on", choices=PLACES, default="cluster", help="mixed: the servers (cluster)")
+    parser.add_argument("--on", choices=PLACES, default="cluster", help="mixed, receivers: the servers (cluster)")
     parser.add_argument("--binary", help="mixed: the program of the servers, such as path:redis-server")
     parser.add_argument("--clocks", type=Path, metavar="FILE", help="mixed: set clocks, by this libfaketime.so.1")
     parser.add_argument("--seconds", type=float, default=20, help="mixed: how long a round causes faults (20)")

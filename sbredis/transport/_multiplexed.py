@@ -122,7 +122,7 @@ class Transport:
             raise ValueError(f"durability of a call must be 'master' or 'replicated', not {quoted(durability)}")
         # The common case: the open connection takes the call. For speed, it is not submitted in a further coroutine.
         if not replicated and call.slot is not None:
-            node = self._nodes.by_slot[call.slot]
+            node = self._nodes.of_slot(call.slot)
             wire = node.calls.wire if node is not None else None
             if wire is not None and (wire.has_room or await wire.room(started + timeout)):
                 reply = await wire.submit(call, started + timeout)
@@ -178,7 +178,7 @@ class Transport:
 
     def _wire_of(self, slot: int | None, *, reads: bool = False) -> Wire | None:
         """Return the open connection for calls without a task, if there is one. A call that ``reads`` needs no WAIT."""
-        node = None if (self._replicated and not reads) or slot is None else self._nodes.by_slot[slot]
+        node = None if (self._replicated and not reads) or slot is None else self._nodes.of_slot(slot)
         return None if node is None else node.calls.wire
 
     async def command(
@@ -258,7 +258,7 @@ class Transport:
         """Return the facts of the server of a key's slot, as they were when the connection was opened. The run id
         identifies the server process.
         """
-        node = self._nodes.by_slot[key_slot(key)]
+        node = self._nodes.of_slot(key_slot(key))
         return node.facts if node else None
 
     async def first_connection(self, keys: Keys, timeout: float) -> None:
@@ -266,7 +266,7 @@ class Transport:
 
         A caller with little patience for its call waits for this before, because a first connection takes longer.
         """
-        node = self._nodes.by_slot[keys.slot]
+        node = self._nodes.of_slot(keys.slot)
         if node is not None:
             holder = node.durable.holder if self._replicated else node.calls
             if holder.new:
@@ -274,12 +274,12 @@ class Transport:
 
     def is_in_reach(self, key: bytes) -> bool:
         """Whether there is a connection to the server of a key's slot, or the first one is being opened."""
-        node = self._nodes.by_slot[key_slot(key)]
+        node = self._nodes.of_slot(key_slot(key))
         return node is not None and node.in_reach
 
     def form_of(self, key: bytes) -> CallForm | None:
         """Return the form of the calls of the server of a key's slot; ``None`` if the slot has no server."""
-        node = self._nodes.by_slot[key_slot(key)]
+        node = self._nodes.of_slot(key_slot(key))
         return node.form if node else None
 
     async def aclose(self) -> None:
@@ -323,7 +323,7 @@ class Transport:
 
     def route(self, slot: int | None) -> Node | None:
         """Return the server of a slot; without a slot, any server, if possible one that is not suspected."""
-        return self._nodes.any if slot is None else self._nodes.by_slot[slot]
+        return self._nodes.any if slot is None else self._nodes.of_slot(slot)
 
     def redirected(self, failure: Failure) -> Node:
         """Return the server that MOVED or ASK names. Raises ValueError if the reply names no server."""

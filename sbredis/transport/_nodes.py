@@ -17,7 +17,7 @@ from sbredis.transport._opening import Opener, WireHolder
 from sbredis.transport._replies import Failure, FailureKind
 from sbredis.transport._script import Call, Command
 from sbredis.transport._server_facts import ReplicaCount, ServerFacts
-from sbredis.transport._slots import SLOTS, parse_redirection
+from sbredis.transport._slots import SlotMap, parse_redirection
 from sbredis.transport._topology import Layout
 from sbredis.transport._wire import Wire
 
@@ -270,10 +270,11 @@ class Nodes:
         self._target = target
         self._make = make
         self._nodes: dict[Endpoint, Node] = {}
-        self.by_slot: list[Node | None] = [None] * SLOTS
-        """The server of each slot. Only this class changes the list."""
+        self._numbered: list[Node | None] = [None]
+        self._by_slot = SlotMap().numbers
+        """For each slot, the place of its server in ``_numbered``."""
         self._masters: list[Node] | None = []
-        """The servers in ``by_slot``, if it has not changed since they were gathered."""
+        """The servers of the slots, if they have not changed since they were gathered."""
         self._listed: frozenset[Endpoint] = frozenset()
         """The masters of the last layout."""
         self._mended = False
@@ -289,8 +290,13 @@ class Nodes:
     def masters(self) -> list[Node]:
         """The servers that serve slots."""
         if self._masters is None:
-            self._masters = [node for node in dict.fromkeys(self.by_slot) if node is not None]
+            found = map(self._numbered.__getitem__, dict.fromkeys(self._by_slot))
+            self._masters = [node for node in found if node is not None]
         return self._masters
+
+    def of_slot(self, slot: int) -> Node | None:
+        """Return the server of a slot."""
+        return self._numbered[self._by_slot[slot]]
 
     def lists(self, endpoint: Endpoint) -> bool:
         """Return whether the last layout says that this server is a master, so that its replicas are known."""
@@ -299,7 +305,8 @@ class Nodes:
     @property
     def slots_of_masters(self) -> dict[Endpoint, int]:
         """For each server that serves slots, one of its slots."""
-        return {node.endpoint: slot for slot, node in enumerate(self.by_slot) if node is not None}
+        slots = {number: slot for slot, number in enumerate(self._by_slot)}
+        return {node.endpoint: slot for number, slot in slots.items() if (node := self._numbered[number]) is not None}
 
     @property
     def any(self) -> Node | None:
@@ -324,7 +331,7 @@ class Nodes:
 
     def owner_of(self, slot: int) -> Endpoint | None:
         """Return the address of the server of a slot."""
-        node = self.by_slot[slot]
+        node = self.of_slot(slot)
         return node.endpoint if node else None
 
     def redirected(self, failure: Failure) -> Node:
@@ -333,7 +340,9 @@ class Nodes:
         slot, endpoint = parse_redirection(failure.detail, failure.endpoint)
         node = self.at(endpoint)
         if failure.kind is FailureKind.MOVED:
-            self.by_slot[slot] = node
+            if node not in self._numbered:
+                self._numbered.append(node)
+            self._by_slot[slot] = self._numbered.index(node)
             self._masters = None
             self._mended = True
         return node
@@ -341,9 +350,6 @@ class Nodes:
     def apply(self, layout: Layout) -> bool:
         """Use a new slot map; return whether it gives slots to other servers."""
         masters = {endpoint: self.at(endpoint) for endpoint in layout.slots.masters}
-        by_slot: list[Node | None] = [None] * SLOTS
-        for first, last, owner in layout.slots.ranges:  # a whole range at a time, because there are 16,384 slots
-            by_slot[first : last + 1] = [masters.get(owner)] * (last - first + 1)
         self._replicas.update(layout.replicas)
         self._steady = layout.steady
         self._listed = frozenset(masters)
@@ -352,9 +358,10 @@ class Nodes:
                 node.reinstate()
             elif not node.retire():
                 del self._nodes[endpoint]
-        if by_slot == self.by_slot and not self._mended:
+        numbered = [None, *map(masters.get, layout.slots.number_of)]
+        if layout.slots.numbers == self._by_slot and numbered == self._numbered and not self._mended:
             return False
-        self.by_slot = by_slot
+        self._numbered, self._by_slot = numbered, layout.slots.numbers[:]
         self._masters = list(
             dict.fromkeys(masters[each] for _, _, each in sorted(layout.slots.ranges) if each in masters)
         )

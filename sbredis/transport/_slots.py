@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from binascii import crc_hqx
 from collections.abc import Iterable
 from typing import Any
@@ -32,23 +33,31 @@ def key_slot(key: bytes) -> int:
 
 
 class SlotMap:
-    """The endpoint of each slot, as far as it is known. A slot without a server has ``None``."""
+    """The endpoint of each slot, as far as it is known.
 
-    __slots__ = ("owners", "ranges")
+    It is kept as numbers in an array: the garbage collector would look at each of 16,384 references again and again.
+    """
+
+    __slots__ = ("number_of", "numbers", "ranges")
 
     def __init__(self, ranges: Iterable[tuple[int, int, Endpoint]] = ()) -> None:
-        self.owners: list[Endpoint | None] = [None] * SLOTS
         self.ranges = list(ranges)
         """The first slot, the last slot and the endpoint of each range. Where two ranges overlap, the later one counts.
         """
         named = 0
-        for first, last, endpoint in self.ranges:
+        for first, last, _ in self.ranges:
             if not 0 <= first <= last < SLOTS:
                 raise ValueError(f"slots {first} to {last} are outside 0 to {SLOTS - 1}")
             named += last - first + 1
             if named > SLOTS:
                 raise ValueError("a slot is named twice")
-            self.owners[first : last + 1] = [endpoint] * (last - first + 1)
+        endpoints = sorted({endpoint for _, _, endpoint in self.ranges})
+        self.number_of = {endpoint: number for number, endpoint in enumerate(endpoints, 1)}
+        """The numbers of the endpoints, from 1."""
+        self.numbers = array("H", bytes(2 * SLOTS))
+        """For each slot, the number of its endpoint; 0 if the slot has no server."""
+        for first, last, endpoint in self.ranges:
+            self.numbers[first : last + 1] = array("H", (self.number_of[endpoint],)) * (last - first + 1)
 
     @classmethod
     def whole(cls, endpoint: Endpoint) -> SlotMap:
@@ -58,7 +67,11 @@ class SlotMap:
     @property
     def masters(self) -> frozenset[Endpoint]:
         """The endpoints that serve slots."""
-        return frozenset(endpoint for first, last, endpoint in self.ranges if endpoint in self.owners[first : last + 1])
+        return frozenset(
+            endpoint
+            for first, last, endpoint in self.ranges
+            if self.number_of[endpoint] in self.numbers[first : last + 1]
+        )
 
 
 def parse_cluster_slots(reply: Any, asked: Endpoint) -> SlotMap:

@@ -46,7 +46,7 @@ def submitted(partition: PartitionClient, job: CallJob[Counts]) -> asyncio.Futur
 
 
 def wire_of(queue: Queue) -> Wire:
-    node = queue.transport._nodes.by_slot[queue.partitions[0].keys.slot]
+    node = queue.transport._nodes.of_slot(queue.partitions[0].keys.slot)
     assert node is not None
     assert node.calls.wire is not None
     return node.calls.wire

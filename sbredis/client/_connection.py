@@ -505,19 +505,30 @@ class Connection:
             if error.outcome is Outcome.UNKNOWN:  # the look-up may have changed the entity, but the call comes after it
                 error.outcome = Outcome.NEVER_SENT
             raise
+        known = self._know(key, record)
+        known.create = create or known.create
+        return known
+
+    def _know(self, key: str, record: EntityRecord) -> Entity:
+        """Return the entity of a record that was just read."""
         known = self._entities.get(key)
         if known is None:
             known = Entity(self, record)
             self._entities.add(key, known)
         elif known.gone:
             known.adopt(record)
-        known.create = create or known.create
         return known
 
     def forget_entities(self) -> None:
         """Let the next call of each entity look the entity up, because the servers have lost the registry."""
         for entity in self._entities:
             entity.gone = True
+
+    async def read_entity(self, name: str, until: float) -> EntityRecord:
+        """Read the registry's record of an entity, also if the entity is known. Its next user need not read it."""
+        record = await self.record(name, until)
+        self._know(name_key(name), record)
+        return record
 
     async def record(self, name: str, until: float, create: Creation | None = None) -> EntityRecord:
         """Return the registry's record of an entity. If it is missing, ``create`` it."""

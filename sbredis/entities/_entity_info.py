@@ -48,7 +48,7 @@ async def describe(connection: Connection, entity_path: str, deadline: float) ->
     """Read an entity from the registry by its path."""
     path, sub_queue = split_sub_queue(entity_path, None)
     split_path(path)  # refuse an invalid path before anything is sent
-    record = await connection.record(path, deadline)
+    record = await connection.read_entity(path, deadline)
     if record.kind == "topic" and sub_queue is not None:
         error = MessagingEntityNotFoundError(
             f"{record.path!r} is a topic, which has no dead-letter queue. Name one of its subscriptions instead.",

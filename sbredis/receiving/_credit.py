@@ -509,9 +509,10 @@ class PartitionCredit(Generic[Message]):
         if reply.answer is CreditAnswer.FORGOTTEN:
             self._happens(CreditEvent.FORGOTTEN)
             return handed
+        if reply.due is not None:  # a grant that was overtaken may bring the task, too
+            self._due_at = min(self._due_at, written + reply.due)
+            self.keeps_due_time |= reply.keeps
         if grant is self._latest:
-            self._due_at = math.inf if reply.due is None else written + reply.due
-            self.keeps_due_time = reply.keeps
             self._open = min(self._open, reply.limit)
             self.news, self.suspects_wait, self.others_wait = reply.there, reply.suspects, reply.others_wait
             if grant.once:

@@ -227,6 +227,18 @@ def test_a_receiver_calls_when_something_is_due() -> None:
     assert scene.credit.next_at == asked + 7
 
 
+def test_an_overtaken_grant_may_bring_the_task_to_call_when_something_is_due() -> None:
+    scene = Scene(CreditDemand(callers=1))
+    scene.opened()
+    first, second = scene.grant(), scene.grant()
+    scene.answer(second, due=20.0)
+    assert (scene.credit.next_at - scene.now, scene.credit.keeps_due_time) == (20.0, False)
+    scene.answer(first, due=7.0, keeps=True)
+    assert (scene.credit.next_at - scene.now, scene.credit.keeps_due_time) == (7.0, True)
+    scene.grant()
+    assert not scene.credit.keeps_due_time
+
+
 def test_a_forged_push_changes_nothing() -> None:
     scene = Scene(CreditDemand(callers=1))
     grant = scene.opened()

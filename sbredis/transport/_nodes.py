@@ -270,9 +270,10 @@ class Nodes:
         self._target = target
         self._make = make
         self._nodes: dict[Endpoint, Node] = {}
-        self._numbered: list[Node | None] = [None]
-        self._by_slot = SlotMap().numbers
-        """For each slot, the place of its server in ``_numbered``."""
+        self.numbered: list[Node | None] = [None]
+        """The servers that have slots. Only this class changes this list and ``by_slot``."""
+        self.by_slot = SlotMap().numbers
+        """For each slot, the place of its server in ``numbered``."""
         self._masters: list[Node] | None = []
         """The servers of the slots, if they have not changed since they were gathered."""
         self._listed: frozenset[Endpoint] = frozenset()
@@ -290,13 +291,13 @@ class Nodes:
     def masters(self) -> list[Node]:
         """The servers that serve slots."""
         if self._masters is None:
-            found = map(self._numbered.__getitem__, dict.fromkeys(self._by_slot))
+            found = map(self.numbered.__getitem__, dict.fromkeys(self.by_slot))
             self._masters = [node for node in found if node is not None]
         return self._masters
 
     def of_slot(self, slot: int) -> Node | None:
         """Return the server of a slot."""
-        return self._numbered[self._by_slot[slot]]
+        return self.numbered[self.by_slot[slot]]
 
     def lists(self, endpoint: Endpoint) -> bool:
         """Return whether the last layout says that this server is a master, so that its replicas are known."""
@@ -305,8 +306,8 @@ class Nodes:
     @property
     def slots_of_masters(self) -> dict[Endpoint, int]:
         """For each server that serves slots, one of its slots."""
-        slots = {number: slot for slot, number in enumerate(self._by_slot)}
-        return {node.endpoint: slot for number, slot in slots.items() if (node := self._numbered[number]) is not None}
+        slots = {number: slot for slot, number in enumerate(self.by_slot)}
+        return {node.endpoint: slot for number, slot in slots.items() if (node := self.numbered[number]) is not None}
 
     @property
     def any(self) -> Node | None:
@@ -340,9 +341,9 @@ class Nodes:
         slot, endpoint = parse_redirection(failure.detail, failure.endpoint)
         node = self.at(endpoint)
         if failure.kind is FailureKind.MOVED:
-            if node not in self._numbered:
-                self._numbered.append(node)
-            self._by_slot[slot] = self._numbered.index(node)
+            if node not in self.numbered:
+                self.numbered.append(node)
+            self.by_slot[slot] = self.numbered.index(node)
             self._masters = None
             self._mended = True
         return node
@@ -359,9 +360,9 @@ class Nodes:
             elif not node.retire():
                 del self._nodes[endpoint]
         numbered = [None, *map(masters.get, layout.slots.number_of)]
-        if layout.slots.numbers == self._by_slot and numbered == self._numbered and not self._mended:
+        if layout.slots.numbers == self.by_slot and numbered == self.numbered and not self._mended:
             return False
-        self._numbered, self._by_slot = numbered, layout.slots.numbers[:]
+        self.numbered, self.by_slot = numbered, layout.slots.numbers[:]
         self._masters = list(
             dict.fromkeys(masters[each] for _, _, each in sorted(layout.slots.ranges) if each in masters)
         )

@@ -125,8 +125,8 @@ CREDIT_BUGS = (
     Bug(
         "nobody calls when something is due",
         file=DECIDER,
-        right="self._due_at = math.inf if reply.due is None else written + reply.due",
-        wrong="self._due_at = math.inf",
+        right="self._due_at = min(self._due_at, written + reply.due)\n            self.keeps",
+        wrong="self.keeps",
     ),
     # -- the dating of locks
     Bug(

@@ -6,8 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from sbredis.engine import MAXIMUM_CALL_BYTES, MAXIMUM_REPLY_BYTES, CallId, Outgoing, PartitionSettings, new_token
+from sbredis.engine import (
+    MAXIMUM_CALL_BYTES,
+    MAXIMUM_REPLY_BYTES,
+    NEXT_SESSION,
+    CallId,
+    Outgoing,
+    PartitionSettings,
+    new_token,
+)
 from tests.engine.bench import SETTINGS, Bench
+from tests.engine.granting import grantors, names
+from tests.engine.holding import put
 from tests.engine.taking import first_token
 from tests.engine.terms import State
 
@@ -39,6 +49,30 @@ async def test_a_receive_respects_its_room_when_large_messages_follow_many_small
     held = await bench.receive(100)
     assert MAXIMUM_REPLY_BYTES // (len(LARGE) + 15) == len(held) - 40 == 3
     assert [len(await bench.receive(100)) for _ in range(3)] == [3, 3, 1]
+
+
+@pytest.mark.parametrize("settings", [replace(SETTINGS, largest_message=10_000_000, sessions=True)])
+async def test_the_sessions_of_a_reply_share_its_room(bench: Bench) -> None:
+    """The first message of a session comes whatever its size. The partition announces the other sessions."""
+    for number in range(8):
+        await put(bench, f"s{number}", b"x" * 900_000, b"y" * 900_000)
+    a = await (await grantors(bench))("a")
+    reply = await a.grant(8, source=NEXT_SESSION, first=10, first_size=MAXIMUM_REPLY_BYTES, announced=True)
+    sessions = [gift.session for gift in reply.gifts if gift.session is not None]
+    assert [sum(len(first.messages) for first in session.gifts) for session in sessions] == [2, 1]
+    assert reply.there
+    assert await a.pushed() == [""]
+
+
+async def test_the_receivers_of_a_call_share_the_room_of_its_reply(bench: Bench) -> None:
+    """The others learn that there is more."""
+    await sent(bench, *[Outgoing(b"x" * 900_000)] * 10)
+    make = await grantors(bench)
+    receivers = [await make(name) for name in "abcde"]
+    grants = [each.sent(2, size_limit=MAXIMUM_REPLY_BYTES) for each in receivers]
+    granted = await bench.tell(bench.partition.grant(grants, CallId("", 0, bench.now)))
+    assert [len(names(reply)) for reply in granted.credits] == [2, 1, 0, 0, 0]
+    assert all(reply.there for reply in granted.credits)
 
 
 async def test_a_message_larger_than_the_room_is_given_out_alone(bench: Bench) -> None:

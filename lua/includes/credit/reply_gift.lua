@@ -1,6 +1,7 @@
 -- Gives the caller its part of what is ready, in the reply: all of it if no other receiver waits for messages. The
--- first message is given whatever its size. Returns the gifts: one of messages, or one for each session; whether
--- nothing is ready for the receiver after them, if that is known; and whether suspects were passed over.
+-- first message is given whatever its size, unless the call has given 2 MB already. Returns the gifts: one of messages,
+-- or one for each session; whether nothing is ready for the receiver after them, if that is known; and whether suspects
+-- were passed over.
 -- @use choose_gift flush open_credit side_named
 -- @use ready_count give open_grants place_of
 local function reply_gift(p, w)
@@ -8,7 +9,7 @@ local function reply_gift(p, w)
   local most, rivals = math.min(w.limit - w.messages, 1000 - c.given), 0
 
   local function may_get()
-    return most > 0 and w.limit > w.messages and w.serial - w.seen <= 16 and w.serial < 262140
+    return most > 0 and c.spent < 2000000 and w.limit > w.messages and w.serial - w.seen <= 16 and w.serial < 262140
   end
 
   if not may_get() then

@@ -23,6 +23,7 @@ from sbredis.engine import (
 )
 from sbredis.exceptions import ServiceBusQuotaExceededError
 from tests.engine.bench import SETTINGS, Bench, Held, set_to
+from tests.engine.granting import grantors
 from tests.engine.holding import body, holder, listed, put
 from tests.engine.losing import each_damage, lose
 from tests.engine.moves import A, Town
@@ -119,6 +120,21 @@ async def test_a_lost_message_alone_leaves_nothing_to_receive(bench: Bench, dama
     await damage_of(bench, damage, *names)
     found, received = await bench.receive_more()
     assert (found, received.more) == ([], False)
+
+
+@pytest.mark.parametrize("ready", [1, 2])
+async def test_a_lost_message_that_cannot_be_pushed_is_set_aside_once(bench: Bench, damage: str, ready: int) -> None:
+    """The first receiver does not listen any more, and the next one is looked at too."""
+    make = await grantors(bench)
+    await bench.send(b"lost", *[b"other"] * (ready - 1))
+    held = await bench.receive(ready)
+    await damage_of(bench, damage, "1")
+    gone, there = await make("a", listens=False), await make("b")
+    await gone.grant()
+    await there.grant()
+    await bench.abandon(*held, counted=False)
+    assert await there.pushed() == ["2"][: ready - 1]
+    assert await bench.states(side="d") == {"d1": "a"}
 
 
 async def test_a_repeated_grant_leaves_out_a_message_that_was_lost_since_then(bench: Bench, damage: str) -> None:

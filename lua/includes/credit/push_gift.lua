@@ -1,7 +1,8 @@
 -- Pushes up to `most` messages of a side, or a session, to a receiver. Returns how many, or 0 if the receiver can get
 -- only interest, or nil if nobody listens; whether nothing is ready after that, if this is known; and whether only
--- suspects are, which the receiver does not take.
--- @use choose_gift give open_credit push_to side_named
+-- suspects are, which the receiver does not take. Messages whose records are lost are set aside even if nothing is
+-- pushed, because the next receiver must not find them again.
+-- @use choose_gift flush give open_credit push_to side_named
 local function push_gift(p, w, side, most)
   local c, size = open_credit(p), 0
   for i = 1, #w.unseen do
@@ -17,11 +18,13 @@ local function push_gift(p, w, side, most)
     chosen.emptied, chosen.dry = false, true
   end
   if chosen.n == 0 then
+    flush(p)
     return 0, chosen.emptied, chosen.dry
   elseif not push_to(p, w, gift) then
     for i = chosen.last, chosen.first, -1 do
       table.remove(p.unawaited, i)
     end
+    flush(p)
     return nil
   end
   give(p, w, side or side_named[''], chosen, chosen.size)

@@ -575,7 +575,7 @@ async def fetched(client: ServiceBusClient) -> None:
 async def lapsed(client: ServiceBusClient) -> None:
     """Wait until locks have ended."""
     async with client.get_queue_receiver("orders") as receiver:
-        (message,) = await receiver.receive_messages(1, 60)
+        (message,) = await receiver.receive_messages(1, 120)
         await receiver.release_message(message)
 
 

@@ -5,8 +5,8 @@
 -- deputy of the keeper's client, because a client that dies takes all of its receivers with it.
 --
 -- The clients of the keeper and of the deputy may die or stand still at the same time. So the reply tells each other
--- receiver to call ten seconds after what is due now, and not before 20 seconds from now. Each receiver calls every two
--- minutes anyway, and the holder of a session calls to renew its lock.
+-- receiver to call ten seconds after what is due now, and not before a minute has passed, because others mostly call
+-- before. Each receiver calls every two minutes anyway, and the holder of a session calls to renew its lock.
 --
 -- The due time is a lower bound: what is due may have gone since. On a topic, scheduled messages wait for a client that
 -- publishes them, and not for a receiver of dead letters.
@@ -53,7 +53,7 @@ local function keep_due_time(p)
       deputy, c.deputy, c.deputy_at, c.deputy_till, g.due = true, w.key, due + 5000, w.open_until, due + 5000 - p.now
       c.deputy_client, g.flags = client_of(w), g.flags .. 'k'
     elseif w and known < p.now + 110000 and not w.session then
-      g.due = math.max(known, p.now + 10000) + 10000 - p.now
+      g.due = math.max(known, p.now + 50000) + 10000 - p.now
     end
   end
 

@@ -70,6 +70,7 @@ DELIVERY_CALLS = 60_000
 WORD_LIFE = DELIVERY_CALLS + 10_000
 DEPUTY_LATER = 5_000
 OTHERS_LATER = 10_000
+OTHERS_PAUSE = 50_000
 OTHERS_WITHIN = 110_000
 SOURCES = ("", "d", "t", NEXT_SESSION)
 """The order of the sources. After these come the held sessions: ``=`` and the name of the session."""
@@ -1065,7 +1066,7 @@ class CreditPartition:
             self.cases["due: deputy"] += 1
         elif self._known_due() < self.now + OTHERS_WITHIN and not word.source.startswith("="):
             self.cases["due: another receiver"] += 1
-            return (max(self._known_due() - self.now, OTHERS_LATER) + OTHERS_LATER) / 1000, False
+            return (max(self._known_due() - self.now, OTHERS_PAUSE) + OTHERS_LATER) / 1000, False
         else:
             return None, False
         return (at - self.now) / 1000, True

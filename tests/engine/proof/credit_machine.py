@@ -1360,8 +1360,8 @@ class CreditMachine:
         for client in [one for one in self.clients if keepers & {*one.receivers}]:
             self.kill(client)
         self.cases["client: no keeper is left"] += 1
-        self.live(23.5)
-        self.check_calm(23.5, kept=True, late=1_500)
+        self.live(63.5)
+        self.check_calm(63.5, kept=True, late=1_500)
 
     def step_let_locks_end(self) -> None:
         """Let the locks of receivers that take no suspects end, again and again."""

@@ -64,7 +64,7 @@ class _ToldLock:
 
 
 class StandInProcess:
-    """A process that renews locks as long as nobody else does (:mod:`sbredis.receiving._stand_in`).
+    """A process that renews locks as long as nobody else does (:mod:`sbredis.renewing._stand_in`).
 
     Its methods may be called in any thread, and never wait for the process, but :meth:`start`.
     """

@@ -1,4 +1,4 @@
-"""The program of the process that renews locks while another program cannot (:mod:`sbredis.receiving._stand_in`)."""
+"""The program of the process that renews locks while another program cannot (:mod:`sbredis.renewing._stand_in`)."""
 
 from __future__ import annotations
 

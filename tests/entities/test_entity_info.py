@@ -10,7 +10,8 @@ from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.exceptions import MessagingEntityNotFoundError
 from sbredis.management import QueueProperties, SubscriptionProperties, TopicProperties
-from sbredis.model import ServiceBusSubQueue
+from sbredis.model import ServiceBusMessage, ServiceBusSubQueue
+from tests.aio.queues import Calls
 
 DEAD, TRANSFER = ServiceBusSubQueue.DEAD_LETTER, ServiceBusSubQueue.TRANSFER_DEAD_LETTER
 
@@ -50,6 +51,39 @@ async def test_describing_an_entity_returns_changed_settings(url: str) -> None:
         assert (await client.describe_entity("orders")).lock_duration == timedelta(minutes=1)
         await admin.update_queue({"name": "orders"}, lock_duration=timedelta(seconds=30))
         assert (await client.describe_entity("orders")).lock_duration == timedelta(seconds=30)
+
+
+@pytest.mark.parametrize("path", ["orders", "ORDERS/$DeadLetterQueue"])
+async def test_an_entity_that_was_described_is_not_read_again_for_its_first_call(url: str, path: str) -> None:
+    async with ServiceBusAdministrationClient(url) as admin, ServiceBusClient(url) as client:
+        await admin.create_queue("orders")
+        await client.describe_entity(path)
+        with Calls(client._connection.transport) as calls:
+            async with client.get_queue_sender("orders") as sender, client.get_queue_receiver("orders") as receiver:
+                await sender.send_messages(ServiceBusMessage("x"))
+                assert [str(each) for each in await receiver.receive_messages(1, 60)] == ["x"]
+        assert calls.by_script["read_entity"] == 0
+
+
+@pytest.mark.parametrize("anew", [True, False])
+async def test_an_entity_that_is_deleted_after_it_was_described_is_looked_up_again(url: str, anew: bool) -> None:
+    async with ServiceBusAdministrationClient(url) as admin, ServiceBusClient(url) as client:
+        await admin.create_queue("orders")
+        first = await client.describe_entity("orders")
+        await admin.delete_queue("orders")
+        if anew:
+            await admin.create_queue("orders", lock_duration=timedelta(seconds=30))
+        async with client.get_queue_sender("orders") as sender, client.get_queue_receiver("orders") as receiver:
+            if anew:
+                await sender.send_messages(ServiceBusMessage("x"))
+                (message,) = await receiver.receive_messages(1, 60)
+                await receiver.complete_message(message)
+                second = await client.describe_entity("orders")
+                assert (second.id != first.id, second.lock_duration) == (True, timedelta(seconds=30))
+            else:
+                for call in (sender.send_messages(ServiceBusMessage("x")), receiver.receive_messages(1, 60)):
+                    with pytest.raises(MessagingEntityNotFoundError):
+                        await call
 
 
 @pytest.mark.parametrize("path", ["", "a" * 300, "orders/$Other", "news/subscriptions/"])

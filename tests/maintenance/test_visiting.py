@@ -90,12 +90,16 @@ async def test_maintenance_ends_locks_and_activates_scheduled_messages(url: str,
 @both
 async def test_a_subscription_is_visited_like_a_queue(url: str, partitioned: bool) -> None:
     async with topic_at(url, partitioned=partitioned) as subject, maintained(subject):
-        await subject.create(
-            {"one": None}, default_message_time_to_live=timedelta(seconds=1), dead_lettering_on_message_expiration=True
-        )
+        brief: dict[str, Any] = {
+            "default_message_time_to_live": timedelta(seconds=1),
+            "dead_lettering_on_message_expiration": True,
+        }
+        await subject.create({"one": None}, **brief)
+        await subject.create({"sessions": None}, requires_session=True, **brief)
         async with subject.sender() as sender:
-            await sender.send_messages([ServiceBusMessage(text) for text in "abc"])
-        await dead_letters(await subject.queue_of("one"), 3)
+            await asyncio.gather(*(sender.send_messages(ServiceBusMessage(text, session_id=text)) for text in "abc"))
+        for name in ("one", "sessions"):
+            await dead_letters(await subject.queue_of(name), 3)
 
 
 @on_servers

@@ -370,7 +370,7 @@ async def test_a_copy_without_the_session_that_its_subscription_requires_stays_a
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 async def test_dead_letters_can_be_moved_to_another_queue(url: str, partitioned: bool) -> None:
-    """Messages move within a slot or between slots. They know where they died."""
+    """Messages move within a slot or between slots, deferred ones too. They know where they died."""
     async with queue_at(url, partitioned=partitioned) as queue:
         await queue.client.ensure_queue("other", enable_partitioning=partitioned)
         await queue.send(*"abcdefg", properties={"kept": 1})
@@ -378,6 +378,8 @@ async def test_dead_letters_can_be_moved_to_another_queue(url: str, partitioned:
         for message in await receive_exactly(receiver, 7):
             await receiver.dead_letter_message(message, "Timeout", "why")
         letters = queue.receiver(sub_queue="deadletter")
+        (deferred,) = await letters.receive_messages(1, 60)
+        await letters.defer_message(deferred)
         result = await letters.redrive_messages(to="other", properties_to_modify={"redriven": True}, rate=1000)
         assert (result.matched, result.moved, result.skipped, result.completed) == (7, 7, 0, True)
         assert await all_dead(queue) == []

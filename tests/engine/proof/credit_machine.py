@@ -930,7 +930,7 @@ class CreditMachine:
             *[self.crowd] * 4,
             *[self.throng] * (12 * self.crowds),
             *[self.succeed_a_throng] * (6 * self.crowds),
-            *[self.overfill] * 2,
+            *[self.overfill] * 4,
             *[self.begin_in_two_epochs] * 2,
             *[self.use_up_a_prefix] * 2,
             self.cut_an_ended_one,
@@ -942,6 +942,7 @@ class CreditMachine:
             self.push_before_an_answer,
             self.schedule_sooner,
             self.lose_the_keepers,
+            self.send_beside_a_suspect,
             self.refuse_and_move,
             self.refuse_and_wait,
             self.refuse_in_two_epochs,
@@ -1335,6 +1336,29 @@ class CreditMachine:
         at = self.server.now(self.time + 0.5)
         self.at_partition(lambda run, now: self.partition.send(run, now, [10], at=at))
         self.step_calm()
+
+    def send_beside_a_suspect(self) -> None:
+        """Send a message to receivers that take no suspects, while there are three. One of them is gone."""
+        self.step_open()
+        self.complete_all()
+        for _ in range(6):  # a message is a suspect when it has lapsed twice
+            taker = self.newcomer()
+            taker.flags = {"suspects": False}
+            self.work()
+            self.go_away(taker.client)
+            self.time += LOCK / 1000 + 0.2
+            self.step_touch()
+        for _ in range(2):
+            self.add_client()
+        self.work()
+        ones = [next(iter(client.receivers.values())) for client in self.clients]
+        for receiver in self.receivers():
+            receiver.callers, receiver.flags = 20 * (receiver in ones), {"suspects": False}
+            receiver.credit.ask_again()
+        self.work()
+        self.go_away(min(ones, key=lambda one: len(one.hand)).client)  # the next message is pushed to it
+        self.at_partition(lambda run, now: self.partition.send(run, now, [10]))
+        self.work()
 
     def lose_the_keepers(self) -> None:
         """Let the clients of the keeper of the due time and of its deputy die at once, while others wait."""

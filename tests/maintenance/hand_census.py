@@ -41,6 +41,11 @@ class HandCensus:
     async def read(self) -> None:
         """Do nothing."""
 
+    async def portions(self) -> AsyncIterator[list[str]]:
+        """Yield the ids of all entities one by one."""
+        for entity in [*self.by_id]:
+            yield [entity]
+
     def doubt_entity(self, entity: str) -> None:
         self.doubted.append(entity)
 

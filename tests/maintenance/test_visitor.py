@@ -110,6 +110,18 @@ async def test_due_places_are_found_by_reads_and_by_announcements(url: str) -> N
         await eventually(lambda: hand.visits[1:] == [VisitPlace(3, record.id)])
 
 
+async def test_known_entities_are_read_in_slots_that_are_gained_later(url: str) -> None:
+    async with visiting(url) as (hand, record, _):
+        hand.visitor.serve(frozenset({0, 1}))
+        hand.visitor.update([record.id])
+        await eventually(lambda: hand.visitor.at_rest)
+        before = hand.reads.copy()
+        hand.due |= {VisitPlace(number, record.id) for number in range(4)}
+        hand.visitor.serve(frozenset({0, 1, 3}))
+        await eventually(lambda: hand.visits == [VisitPlace(3, record.id)])
+        assert set(hand.reads - before) == {3}
+
+
 async def test_announcements_that_cannot_be_read_or_concern_others_cause_no_visit(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

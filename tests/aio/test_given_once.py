@@ -21,8 +21,8 @@ from tests.aio.queues import HandClock, Queue, queue_at
 from tests.waiting import eventually
 
 LOCK = 300_000
-LONGER_THAN_A_WAKE = 1.3
-"""A partition waits for a woken receiver for one second."""
+LONGER_THAN_NEWS_WAITS = 1.3
+"""A partition waits for one second until a receiver uses its news."""
 
 
 @contextmanager
@@ -83,7 +83,7 @@ async def test_a_server_that_pauses_after_a_send_gives_the_message_to_one_receiv
     ):
         await queue.send("a")
         with stopped(server):
-            await asyncio.sleep(LONGER_THAN_A_WAKE)
+            await asyncio.sleep(LONGER_THAN_NEWS_WAITS)
         await handlers.complete_all(queue)
     assert handlers.begun == {"a": 1}
 
@@ -99,7 +99,7 @@ async def test_calls_that_reach_the_partition_late_are_given_no_message_twice(ur
             gate.shut = True
             await queue.fill(count)
             await gate.reached()
-            clock.passed += LONGER_THAN_A_WAKE
+            clock.passed += LONGER_THAN_NEWS_WAITS
             await queue.process_due()
         await handlers.complete_all(queue)
     assert handlers.begun == {str(number): 1 for number in range(count)}

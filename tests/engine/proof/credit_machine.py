@@ -1332,10 +1332,16 @@ class CreditMachine:
 
     def schedule_sooner(self) -> None:
         """Schedule a message for a time before the one that the keeper knows."""
+        self.step_open()
         self.step_calm()
+        for receiver in self.receivers():
+            receiver.callers, receiver.flags = 500, {}  # more than there is
+            receiver.credit.ask_again()
+        self.live(7)
         at = self.server.now(self.time + 0.5)
         self.at_partition(lambda run, now: self.partition.send(run, now, [10], at=at))
-        self.step_calm()
+        self.live(2.5)
+        self.check_calm(2.5, kept=True, late=1_500)
 
     def send_beside_a_suspect(self) -> None:
         """Send a message to receivers that take no suspects, while there are three. One of them is gone."""
@@ -1370,7 +1376,7 @@ class CreditMachine:
             self.accept_sessions()
         self.work()
         for receiver in self.receivers():
-            receiver.callers = max(1, receiver.callers)
+            receiver.callers = 2 if receiver.source == NEXT_SESSION else 500
             receiver.flags = self.first_messages() if receiver.source == NEXT_SESSION else {}
             receiver.credit.ask_again()
         self.work()

@@ -73,20 +73,23 @@ def leaving_by(kind: type[Exception]) -> AbstractContextManager[object, bool]:
 async def test_an_error_raises_the_delivery_count_of_every_unsettled_message_in_hand(
     url: str, partitioned: bool, prefetch: int
 ) -> None:
+    number: int | None = None
     async with session_queue_at(url, partitioned=partitioned) as queue:
         await queue.send_to("a", *"12345678")
         with leaving_by(ExceptionGroup):
             async with queue.session("a", prefetch_count=prefetch) as receiver:
                 deferred, completed, released, *_ = await receiver.receive_messages(5, 60)
+                number = deferred.sequence_number
                 await receiver.defer_message(deferred)
                 await receiver.complete_message(completed)
                 await receiver.release_message(released)
-                await receiver.receive_deferred_messages(deferred.sequence_number)
+                await receiver.receive_deferred_messages(number)
                 raise ExceptionGroup("handlers", [HandlerError(), HandlerError()])
         async with queue.session("a") as receiver:
             counts = {str(each): each.delivery_count for each in await receiver.receive_messages(9, 60)}
             assert counts == {"3": 1, "4": 2, "5": 2, "6": 1, "7": 1, "8": 1}
-            (again,) = await receiver.receive_deferred_messages(deferred.sequence_number)
+            assert number is not None
+            (again,) = await receiver.receive_deferred_messages(number)
             assert again.delivery_count == 3
 
 

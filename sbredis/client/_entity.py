@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 __all__ = ["Creation", "Entity", "KnownEntities"]
 
 _log = logging.getLogger("sbredis.client")
-_LARGE = 500
-"""The number of messages that gather for one call of a partition before another one gets the next messages."""
+_TURN: Final = 500
+"""The largest number of sends in a turn of a partition."""
 _GIVING_BACK = 10.0
 """The longest time for which a closing waits for what it gives back, at all partitions together."""
 _READ_AGAIN, _READING = 5.0, 30.0
@@ -107,6 +107,8 @@ class Entity:
         """
         self._turn: PartitionClient | None = None
         """The client of this partition; ``None`` before the first turn, and after the record has changed."""
+        self._left = 0
+        """The number of sends that are left of its turn."""
         self.adopt(record)
 
     def adopt(self, record: EntityRecord, routing: Routing | None = None) -> None:
@@ -224,14 +226,18 @@ class Entity:
     def next_partition_client(self) -> PartitionClient:
         """Return the partition for messages that may go to any partition.
 
-        Partitions take turns. But as long as messages gather for the next call of a partition, the method returns the
-        same partition again, so that calls stay large. It skips partitions that cannot be reached, and probes them in
-        the background.
+        Partitions take turns. But as long as messages gather for the next call of a partition, or its first call was
+        just made, the method returns the same partition again, so that calls stay large. It skips partitions that
+        cannot be reached, and probes them in the background.
         """
-        found, only = self._turn, not self.partitioned
-        if found is not None and (only or 0 < len(found.sending.gathering) < _LARGE) and not found.down_until:
-            return found
-        numbers = self.numbers
+        found = self._turn
+        if found is not None and not found.down_until:
+            if not self.partitioned:
+                return found
+            if self._left and found.sending.gathers:
+                self._left -= 1
+                return found
+        numbers, self._left = self.numbers, _TURN - 1
         for _ in numbers:
             self._at = (self._at + 1) % len(numbers)
             found = self._turn = self.partition_client(numbers[self._at])

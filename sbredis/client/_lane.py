@@ -282,6 +282,14 @@ class Lane(ABC, Generic[T, R]):
         """Whether jobs wait or a call is under way."""
         return bool(self.gathering) or len(self._idle) < len(self._pipelines)
 
+    @property
+    def gathers(self) -> bool:
+        """Whether jobs gather for the next call, or will: a call is under way, and another one may be made beside it.
+
+        The first of many jobs has a call of its own if the connection is idle, and the others share the next one.
+        """
+        return bool(self.gathering.futures) or 0 < len(self._idle) < len(self._pipelines)
+
     def close(self) -> None:
         """Fail all jobs, because the client is closed."""
         if self._timer is not None:

@@ -101,6 +101,21 @@ async def test_jobs_that_come_during_the_call_share_the_next_one(url: str) -> No
         assert sum(pipeline._number for pipeline in lane._pipelines) == 3
 
 
+async def test_sends_that_begin_together_go_to_one_partition(server: LocalServer) -> None:
+    """The first of them has a call of its own. A partition keeps its turn for 500 sends, and then the next one has it.
+
+    Sends that follow each other go to one partition after the other.
+    """
+    async with queue_at(server.url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
+        await sender.send_messages([])
+        for count in (1, 1, 20, 750):
+            await eventually(lambda: is_idle(queue))
+            await asyncio.gather(*[sender.send_messages(ServiceBusMessage(str(count))) for _ in range(count)])
+        stored = await stored_bodies(queue)
+        turns = [(text, bodies.count(text)) for bodies in stored for text in sorted(set(bodies))]
+        assert sorted(turns) == [("1", 1), ("1", 1), ("20", 20), ("750", 250), ("750", 500)]
+
+
 async def test_a_call_that_loses_its_answer_is_repeated_and_runs_once(server: LocalServer) -> None:
     async with behind_scissors(server) as (queue, network), queue.client.get_queue_sender("q") as sender:
         await sender.send_messages(ServiceBusMessage("x"))

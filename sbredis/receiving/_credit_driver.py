@@ -189,7 +189,7 @@ class CreditDriver(AskedSource):
         channel = b"" if member is None or credit.state is CreditState.UNHEARD else member.channel
         self.calls += 1
         self.begin_asking(self._loop.time())
-        self._inbox.coming = None
+        self._inbox.refills_at = None
         ride = GrantRide(self, SentGrant(self._receiver, channel, self._source, grant, delete=not self._locks))
         self._ride = ride
         return ride
@@ -351,7 +351,7 @@ class CreditDriver(AskedSource):
         self._member, self.touched = None, True
         self._listens_at = self._loop.time() + _LISTENING_AGAIN
         self.credit.unsubscribed()
-        self._inbox.coming = None
+        self._inbox.refills_at = None
         if not self._is_failing:
             self.end_pause()
         _log.info("%s: pushes cannot be heard, so the partition is asked once a second: %s", self, error)

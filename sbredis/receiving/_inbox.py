@@ -70,12 +70,12 @@ class Inbox(ABC, Generic[Item]):
         "buffer",
         "callers",
         "comes_back",
-        "coming",
         "drivers",
         "entity",
         "identity",
         "lingering",
         "mode",
+        "refills_at",
         "side",
         "stock",
         "taking",
@@ -115,8 +115,10 @@ class Inbox(ABC, Generic[Item]):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         """When the timer fires. The handle of uvloop does not always tell."""
-        self.coming: int | None = None
-        """The number of messages that partitions may still give, if it was counted since the last event or call."""
+        self.refills_at: int | None = None
+        """The number of kept messages at which the next decision is needed; ``None`` if that was not found out since
+        the last event or call.
+        """
         self._numbers = entity.numbers
         self._begin()
         self._ended_moving = self._clock.when_moved(self._clock_moved)
@@ -132,7 +134,7 @@ class Inbox(ABC, Generic[Item]):
 
     def _sit(self, seats: Seats) -> None:
         self._seats, self.drivers = seats, seats.drivers
-        self.coming = None
+        self.refills_at = None
 
     # -- what the kinds of inboxes do differently ----------------------------------------------------------------------
 
@@ -305,6 +307,8 @@ class Inbox(ABC, Generic[Item]):
     def _refill(self) -> None:
         if self._is_used_up:
             self.pump()
+            if self._is_used_up:  # no partition is to get more credit before an event, or the next caller
+                self.refills_at = -1
 
     @property
     def _is_used_up(self) -> bool:
@@ -312,9 +316,9 @@ class Inbox(ABC, Generic[Item]):
         kept, refill_at = len(self.buffer), self.stock.refill_at
         if kept > refill_at:
             return False
-        if self.coming is None:
-            self.coming = sum(self._seats.standing(only_now=False).outstanding)
-        return kept + self.coming <= refill_at
+        if self.refills_at is None:
+            self.refills_at = refill_at - sum(self._seats.standing(only_now=False).outstanding)
+        return kept <= self.refills_at
 
     def _caller_came(self, caller: ReceiveCall[Item], *, at_once: bool) -> None:
         if at_once:
@@ -393,7 +397,7 @@ class Inbox(ABC, Generic[Item]):
     def pump(self) -> None:
         """Make the calls that are needed now."""
         if self._state is not InboxState.CLOSED:
-            self.coming = None
+            self.refills_at = None
             self._make_calls()
             self._set_timer()
 
@@ -524,7 +528,7 @@ class Inbox(ABC, Generic[Item]):
         """
         left: Sequence[Item] = ()
         application = self._application
-        self.coming = None
+        self.refills_at = None
         if messages:
             if application.wanted or application.kept:
                 application.came(len(messages), len(self.buffer))
@@ -543,7 +547,7 @@ class Inbox(ABC, Generic[Item]):
 
     def failed(self, driver: CreditDriver, error: ServiceBusError, *, of_all: bool = False) -> None:
         """Record that a call failed. If no other one can succeed, tell its callers, or those ``of_all`` receivers."""
-        self.coming = None
+        self.refills_at = None
         self.callers.answered(driver)
         if may_recover(error):
             _log.info("%s: %s", driver.partition_client, error)

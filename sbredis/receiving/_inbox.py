@@ -533,6 +533,8 @@ class Inbox(ABC, Generic[Item]):
             if application.wanted or application.kept:
                 application.came(len(messages), len(self.buffer))
             left = self.take_back(messages)
+            if left and self.buffer and self._stocks:
+                self._linger()  # the application takes them before long, and then there is room for more
         if messages and not left and (pushed or not self.stock.most):
             drains, searches = application.drained is not None, self._seats.search is not None
             if not (application.wanted or drains or searches or self.callers.demand or self._is_used_up):

@@ -11,8 +11,18 @@ import pytest
 
 from sbredis.aio import ServiceBusReceiver
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode
-from sbredis.receiving._fetching import Buffer, Stock
-from tests.aio.queues import GATHERING, Calls, HandClock, bodies, both, in_memory, queue_at, receive_exactly
+from sbredis.receiving._fetching import Buffer, InboxState, Stock
+from tests.aio.queues import (
+    GATHERING,
+    PARTITIONS,
+    Calls,
+    HandClock,
+    bodies,
+    both,
+    in_memory,
+    queue_at,
+    receive_exactly,
+)
 from tests.waiting import eventually
 
 
@@ -72,6 +82,23 @@ async def test_prefetching_can_be_changed_while_the_receiver_is_open(url: str, p
             assert receiver.prefetch_count == 0
         with pytest.raises(ValueError, match="closed"):
             receiver.prefetch_count = 1
+
+
+@in_memory
+async def test_a_buffer_that_was_filled_keeps_the_news_of_more_messages_for_a_moment(url: str) -> None:
+    """Callers mostly go on. To decline the news, and to ask for it again, would cost two calls."""
+    async with queue_at(url, partitioned=True) as queue:
+        for place in range(PARTITIONS):
+            await queue.fill(20, at=place)
+        async with queue.receiver(prefetch_count=10) as receiver:
+            await filled(receiver, 10)
+            inbox = receiver._inbox
+            assert inbox is not None
+            await eventually(lambda: inbox.lingering.state is InboxState.HEARING)
+            await receiver.receive_messages(6, 60)
+            await eventually(lambda: inbox.lingering.state is InboxState.LINGERING)
+            await filled(receiver, 10)
+            await eventually(lambda: inbox.lingering.state is InboxState.HEARING)
 
 
 @in_memory

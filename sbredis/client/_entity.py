@@ -48,7 +48,7 @@ _log = logging.getLogger("sbredis.client")
 _TURN: Final = 500
 """The largest number of sends in a turn of a partition."""
 _GIVING_BACK = 10.0
-"""The longest time for which a closing waits for what it gives back, at all partitions together."""
+"""The longest time for which to wait for what was given back, at all partitions together."""
 _READ_AGAIN, _READING = 5.0, 30.0
 """The seconds between two readings of rules that cannot be read, and the time for a reading."""
 Creation = Callable[[Namespace, str, float], Coroutine[Any, Any, EntityRecord]]
@@ -204,11 +204,11 @@ class Entity:
             found = self._partition_clients[number] = PartitionClient(self, number, self.next_partition_client)
         return found
 
-    async def given_back(self) -> None:
-        """Wait until what receivers gave back is in the partitions. Do not wait long for those that are silent."""
-        until = self.loop.time() + _GIVING_BACK
-        for partition_client in [self.partition_client(number) for number in self.numbers]:
-            await partition_client.wait_for_releases(until)
+    async def given_back(self, seconds: float = _GIVING_BACK) -> bool:
+        """Wait at most these seconds until what receivers gave back is in the partitions. Return whether it is."""
+        until = self.loop.time() + seconds
+        partition_clients = [self.partition_client(number) for number in self.numbers]
+        return all([await partition_client.released(until) for partition_client in partition_clients])
 
     @property
     def connected(self) -> bool:

@@ -351,10 +351,14 @@ class PartitionClient:
         if not future.cancelled() and (error := future.exception()) is not None:
             _log.debug("%s: a message could not be released, and stays locked until its lock lapses: %s", self, error)
 
-    async def wait_for_releases(self, until: float) -> None:
-        """Wait until all releases of :meth:`give_back` have ended, but not longer than until this time of the loop."""
+    async def released(self, until: float) -> bool:
+        """Wait until all releases of :meth:`give_back` have ended, but not longer than until this time of the loop.
+
+        Return whether they have ended.
+        """
         while self._giving_back and (left := until - self._loop.time()) > 0:
             await asyncio.wait(list(self._giving_back), timeout=left)
+        return not self._giving_back
 
     async def call(
         self,

@@ -25,7 +25,7 @@ from sbredis.exceptions import ServiceBusError
 from sbredis.model import MessageLease, ServiceBusReceiveMode
 from sbredis.receiving._callers import ApplicationCredit, Callers, ReceiveCall, closed_error
 from sbredis.receiving._credit import CreditState
-from sbredis.receiving._credit_driver import CreditDriver
+from sbredis.receiving._credit_driver import CLOSING, CreditDriver
 from sbredis.receiving._fetching import Buffer, InboxOptions, InboxState, Lingering, Stock, keep_for
 from sbredis.receiving._seats import Seats
 
@@ -516,7 +516,7 @@ class Inbox(ABC, Generic[Item]):
             await self._emptied.wait()
         await self.drain()
         self.give_back(self.buffer.empty())
-        await self.entity.given_back()
+        _ = await self.entity.given_back()
 
     # -- events --------------------------------------------------------------------------------------------------------
 
@@ -693,15 +693,22 @@ class Inbox(ABC, Generic[Item]):
     async def aclose(self) -> None:
         """Release the kept messages, wait for the calls under way, and release the messages that these calls bring.
 
-        A drain that waits for answers fails.
+        After some seconds this goes on in the background. A drain that waits for answers fails.
         """
         if self._state is InboxState.CLOSED:
             return
         self._close()
         self.take_back(self.buffer.empty())
-        await self._seats.aclose()
+        until = self._loop.time() + CLOSING
+        await self._seats.aclose(until)
         self._sit(self._seats.parted())
-        await self.entity.given_back()
+        if not await self.entity.given_back(until - self._loop.time()):
+            _log.warning(
+                "%s: a receiver was closed, but messages that it gave back are not released yet: a partition has not "
+                "answered for %.0f s. They stay locked until it answers, or until their locks end",
+                self.entity.name,
+                CLOSING,
+            )
 
     def _close(self) -> None:
         """Stop everything that makes calls, and tell the callers."""

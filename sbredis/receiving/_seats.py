@@ -6,7 +6,6 @@ it withdraws its credit first.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import random
 from collections.abc import Iterable, Sequence
@@ -22,7 +21,7 @@ from sbredis.exceptions import (
 )
 from sbredis.receiving._asking import AskingState
 from sbredis.receiving._credit import NO_DEMAND
-from sbredis.receiving._credit_driver import CLOSING, CreditDriver, part_from
+from sbredis.receiving._credit_driver import CreditDriver, part_from
 from sbredis.receiving._credit_places import CreditPlace, CreditPlaces, SeatsStanding, demand_of
 from sbredis.receiving._fetching import InboxState
 from sbredis.receiving._rotation import Rotation, SeatChange
@@ -289,17 +288,17 @@ class Seats:
         for driver in self.all_drivers:
             driver.leave()
 
-    async def aclose(self) -> None:
+    async def aclose(self, until: float) -> None:
         """Withdraw the credit, and take what the partitions have given before, so that the inbox can give it back.
 
-        After some seconds this goes on in the background.
+        After the time ``until`` of the loop this goes on in the background.
         """
         if self.search is not None:
             self.search.leave()
         drivers = self.all_drivers
         for driver in drivers:
             driver.begin_to_part()
-        silent = await part_from(drivers, asyncio.get_running_loop().time() + CLOSING)
+        silent = await part_from(drivers, until)
         for driver in drivers:
             if driver in silent:
                 driver.part_later()

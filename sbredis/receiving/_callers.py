@@ -162,8 +162,11 @@ class Callers(list[ReceiveCall[Item]]):
             if not await self.wait(caller, min(enough, until)):
                 return
 
-    def serve(self, items: Sequence[Item]) -> Sequence[Item]:
-        """Give items to the calls that want some, in their order. Return those that are left."""
+    def serve(self, items: Sequence[Item], *, first: bool = False) -> Sequence[Item]:
+        """Give items to the calls that want some, in their order. Return those that are left.
+
+        With ``first``, the items are older than those that these calls have.
+        """
         at = 0
         for caller in self:
             if at == len(items):
@@ -171,7 +174,10 @@ class Callers(list[ReceiveCall[Item]]):
             if caller.missing and caller.error is None:
                 part = items[at : at + caller.missing]
                 at += len(part)
-                caller.got += part
+                if first:
+                    caller.got[:0] = part
+                else:
+                    caller.got += part
                 caller.missing -= len(part)
                 caller.wants = caller.wants and caller.gathers and caller.missing > 0
                 caller.tell()

@@ -578,10 +578,10 @@ class Inbox(ABC, Generic[Item]):
     def take_back(self, messages: list[Item], *, first: bool = False) -> Sequence[Item]:
         """Give messages to waiting callers. Keep the rest for later callers, or release them. Return this rest.
 
-        With ``first``, a caller had these messages already, so they are older than all messages in the buffer.
+        With ``first``, a caller had these messages already, so they are older than all that the receiver still has.
         """
         closed = self._state is InboxState.CLOSED
-        left = messages if closed else self.callers.serve(messages)
+        left = messages if closed else self.callers.serve(messages, first=first)
         if not left:
             return left
         if self.mode is ServiceBusReceiveMode.PEEK_LOCK:

@@ -36,6 +36,14 @@ async def test_calls_are_served_in_their_order() -> None:
     assert calls.demand == 0
 
 
+async def test_messages_that_a_call_gives_back_come_before_those_of_later_calls() -> None:
+    calls = callers(3, 5)
+    assert list(calls.serve(["a", "b", "c", "d"])) == []
+    given_back = calls.pop(0).got
+    assert list(calls.serve(given_back, first=True)) == []
+    assert calls[0].got == ["a", "b", "c", "d"]
+
+
 async def test_a_call_that_does_not_gather_wants_nothing_after_its_first_messages() -> None:
     calls = callers(3, gathers=False)
     assert calls.demand == 3

@@ -290,6 +290,10 @@ class Lane(ABC, Generic[T, R]):
         """
         return bool(self.gathering.futures) or 0 < len(self._idle) < len(self._pipelines)
 
+    def drop_forsaken(self) -> None:
+        """Drop the gathered jobs whose callers wait no more. The next call would drop them, too."""
+        self.unanswered(self.gathering.split_off([future.done() for future in self.gathering.futures]))
+
     def close(self) -> None:
         """Fail all jobs, because the client is closed."""
         if self._timer is not None:

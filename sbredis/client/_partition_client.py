@@ -9,6 +9,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sbredis.client._lane import OTHER_LOOP, Lane
@@ -289,6 +290,17 @@ class PartitionClient:
             letter, method = SETTLEMENTS[kind]
             lane = self._settling[kind] = SettleLane(self, letter, method)
         return lane
+
+    def settles(self, hold: Hold) -> bool:
+        """Return whether a message that is marked as settled was settled, or is being settled.
+
+        It is not if the caller of its settlement has gone before the call was made. May be called in any thread.
+        """
+        with suppress(RuntimeError):  # lanes belong to their event loop
+            self._check_loop()
+            for lane in self._settling.values():
+                lane.drop_forsaken()
+        return hold.settled
 
     def calling(self, letter: str) -> CallLane:
         """Return the lane with this letter, for calls that are not shared."""

@@ -208,7 +208,7 @@ def require_lock(message: ServiceBusReceivedMessage, what: str) -> Hold:
         )
     if hold.lease is None or reception.mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
         raise ValueError(f"The message was received and deleted, so it has no lock, and {what} is not possible.")
-    if hold.settled:
+    if hold.settled and reception.link.settles(hold):
         raise MessageAlreadySettled
     return hold
 

@@ -18,6 +18,7 @@ from sbredis.exceptions import (
 )
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from tests.aio.diverting import divert
+from tests.aio.gates import Gate
 from tests.aio.queues import Calls, HandClock, Queue, at_rest, bodies, both, in_memory, queue_at, receive_exactly
 
 Settle = Callable[[ServiceBusReceiver, ServiceBusReceivedMessage], Awaitable[Any]]
@@ -46,6 +47,30 @@ async def refused(queue: Queue, done: Awaitable[Any], error: type[Exception], te
     assert not calls.by_script.keys() - {"grant"}  # a receiver reports what it has seen
     assert await queue.stored() == before
     return raised.value
+
+
+@in_memory
+async def test_a_message_can_be_settled_if_the_caller_of_its_settlement_went_before_the_call(url: str) -> None:
+    """Two calls are under way, so the settlement waits for the next one."""
+    async with queue_at(url) as queue, queue.receiver() as receiver:
+        await queue.fill(3)
+        *others, message = await receive_exactly(receiver, 3)
+        with Gate(queue.client, "complete") as gate:
+            gate.shut = True
+            settling: list[asyncio.Task[None]] = []
+            for other in others:
+                settling.append(asyncio.create_task(receiver.complete_message(other)))
+                await gate.reached(len(settling))
+            forsaken = asyncio.create_task(receiver.complete_message(message))
+            await asyncio.sleep(0)
+            assert hold_of(message).settled
+            forsaken.cancel()
+            await asyncio.wait((forsaken,))
+            settling.append(asyncio.create_task(receiver.complete_message(message)))
+            await asyncio.sleep(0)
+            gate.open()
+            await asyncio.gather(*settling)
+        assert await queue.counts_are(0, 0)
 
 
 # -- the four ways to settle -------------------------------------------------------------------------------------------

@@ -317,7 +317,8 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         inbox = self._inbox
         if self._renewer is not None:
             self._renewer.check_open()
-        if inbox is None or self._lookup.closed or self._connection.closed or inbox.entity.gone:
+        closed = self._lookup.closed or self._connection.closed
+        if inbox is None or closed or inbox.entity.gone or not inbox.entity.keeps_messages:
             inbox = await self._open(self._deadline(seconds), seconds, wanted)
         elif self._held is not None and not (len(inbox.buffer) and self._mode is not ServiceBusReceiveMode.PEEK_LOCK):
             self._held.check()  # buffered messages that are already deleted need no lock

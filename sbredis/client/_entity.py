@@ -124,6 +124,8 @@ class Entity:
         self.forwards = record.settings.forwards or (routing is not None and routing.forwards)
         self.detects_duplicates = record.settings.duplicate_window is not None
         self.largest_message = record.settings.largest_message
+        self.keeps_messages = record.kind != "topic"
+        """Whether messages can be received from it. A topic keeps only those that it could not pass on."""
         self.is_plain = record.kind == "queue" and not (self.requires_sessions or self.forwards)
         """Whether a message needs nothing but a partition and room to be sent."""
         self._partitions: dict[int, Partition] = {}

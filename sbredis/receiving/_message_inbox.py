@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sbredis._tasks import wait_until
 from sbredis.engine import MAXIMUM_CREDIT, RELEASED, lease_token
-from sbredis.exceptions import ServiceBusError, SessionLockLostError
+from sbredis.exceptions import MessagingEntityNotFoundError, ServiceBusError, SessionLockLostError
 from sbredis.model import (
     MessageLease,
     Reception,
@@ -27,6 +27,7 @@ from sbredis.model import (
 from sbredis.receiving._credit import NO_DEMAND
 from sbredis.receiving._credit_driver import CreditDriver
 from sbredis.receiving._credit_places import demand_of
+from sbredis.receiving._entity_lookup import require_messages
 from sbredis.receiving._fetching import InboxOptions, InboxState, keep_for
 from sbredis.receiving._inbox import Inbox
 from sbredis.receiving._session_phases import SessionEvent, SessionPhase, phase_after
@@ -75,6 +76,15 @@ class MessageInbox(Inbox[ServiceBusReceivedMessage]):
     def _release(self, items: Sequence[ServiceBusReceivedMessage]) -> None:
         for hold in map(hold_of, items):
             _ = hold.reception.link.give_back(hold)
+
+    def entity_changed(self) -> None:
+        """Start again if the queue is in other partitions now. If a topic has replaced it, tell the callers."""
+        super().entity_changed()
+        if self.side != "t":
+            try:
+                require_messages(self.entity.record)
+            except MessagingEntityNotFoundError as error:
+                self.callers.fail(error)
 
 
 class SessionInbox(MessageInbox):

@@ -43,6 +43,23 @@ async def test_a_receiver_continues_to_receive_from_the_recreated_queue(url: str
         assert await receiver.receive_messages(1, 0.1) == []
 
 
+@in_memory
+@pytest.mark.parametrize("sub_queue", [None, "deadletter"])
+async def test_a_receiver_learns_that_a_topic_has_replaced_its_queue(url: str, sub_queue: str | None) -> None:
+    """A topic keeps no messages, so the receiver would wait in vain."""
+    async with queue_at(url) as queue, queue.other_client() as other:
+        receiver = queue.receiver(sub_queue=sub_queue)
+        waiting = asyncio.create_task(receiver.receive_messages(1, 60))
+        await eventually(queue.waiters)
+        await queue.client._connection.namespace.delete_entity(queue.entity.name)
+        async with other.get_topic_sender(queue.entity.name, create_if_missing=True):
+            pass
+        with pytest.raises(MessagingEntityNotFoundError, match="is a topic"):
+            await waiting
+        with pytest.raises(MessagingEntityNotFoundError, match="is a topic"):
+            await receiver.receive_messages(1, 60)
+
+
 @both
 async def test_create_if_missing_recreates_the_queue_of_a_receiver(url: str, partitioned: bool) -> None:
     async with queue_at(url, partitioned=partitioned) as queue:

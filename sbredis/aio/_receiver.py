@@ -288,6 +288,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
             raise ValueError(f"{call} is not for the receiver of a session. Set its prefetch_count instead.")
         inbox = await self._open(self._deadline())
         assert isinstance(inbox, MessageInbox)
+        inbox.check_loop()
         return inbox
 
     def __aiter__(self) -> Self:
@@ -755,6 +756,7 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         Messages that callers hold stay locked: another receiver of the same queue can settle them. A session receiver
         releases its session with all of the session's messages, so that other receivers can accept the session.
         """
+        self._connection.check_loop()
         self._lookup.closed = True
         if self._connection.orphaned:
             self._among.discard(self)

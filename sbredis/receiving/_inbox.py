@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from sbredis.client import may_recover
+from sbredis.client import OTHER_LOOP, may_recover
 from sbredis.engine import MAXIMUM_CREDIT, lease_place
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import MessageLease, ServiceBusReceiveMode
@@ -251,6 +251,7 @@ class Inbox(ABC, Generic[Item]):
         keep them for other callers or release them. A caller that iterates ``comes_back`` when it has settled its
         message. After the time ``latest``, do not wait for answers either.
         """
+        self.check_loop()
         self.comes_back = comes_back
         came = self._loop.time()
         deadline = None if seconds is None else came + seconds
@@ -292,6 +293,11 @@ class Inbox(ABC, Generic[Item]):
             if live:
                 return [*live]
         raise closed_error()
+
+    def check_loop(self) -> None:
+        """Raise if the caller is in another event loop, for example in that of a process that was forked."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError(OTHER_LOOP)
 
     def has_ended(self, item: Item, /) -> bool:
         """Return whether the lock of an item has ended."""

@@ -385,6 +385,11 @@ def test_a_client_belongs_to_one_event_loop(shared_server: LocalServer) -> None:
             lambda: receiver.renew_message_lock(message),
             lambda: receiver.defer_message(message),
             receiver.peek_messages,
+            receiver.receive_messages,
+            lambda: receiver.receive_messages(1, 0),
+            lambda: receiver.add_credit(1),
+            receiver.drain,
+            receiver.close,
         ):
             with pytest.raises(RuntimeError, match="another event loop"):
                 await asyncio.wait_for(call(), 60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -26,14 +27,17 @@ TIMEOUT = 60.0
 
 
 def seconds_of(value: object, name: str, *, zero: bool = False) -> float:
-    """Return a number of seconds. The number must be positive, or with ``zero`` not negative."""
+    """Return a number of seconds. The number must be positive, or with ``zero`` not negative. It may be infinite."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
     if zero and not value >= 0:
         raise ValueError(f"{name} must be 0 or more, not {quoted(value)}")
     if not zero and not value > 0:
         raise ValueError(f"{name} must be greater than 0, not {quoted(value)}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # a whole number that no float can have
+        return math.inf
 
 
 def progress_of(progress: Callable[[int], object] | None) -> Callable[[int], object]:

@@ -306,6 +306,16 @@ async def test_invalid_receive_arguments_are_refused_before_any_call(
 
 
 @in_memory
+@pytest.mark.parametrize("seconds", [float("inf"), 10**400])
+async def test_a_call_may_wait_for_ever(url: str, seconds: float) -> None:
+    async with queue_at(url) as queue:
+        waiting = asyncio.create_task(queue.receiver().receive_messages(1, seconds))
+        await eventually(queue.waiters)
+        await queue.send("a")
+        assert bodies(await waiting) == ["a"]
+
+
+@in_memory
 @pytest.mark.parametrize(
     ("given", "error"),
     [

@@ -57,6 +57,7 @@ class Inbox(ABC, Generic[Item]):
         "_clock",
         "_emptied",
         "_ended_moving",
+        "_id",
         "_loop",
         "_numbers",
         "_pumping",
@@ -119,7 +120,7 @@ class Inbox(ABC, Generic[Item]):
         """The number of kept messages at which the next decision is needed; ``None`` if that was not found out since
         the last event or call.
         """
-        self._numbers = entity.numbers
+        self._numbers, self._id = entity.numbers, entity.record.id
         self._begin()
         self._ended_moving = self._clock.when_moved(self._clock_moved)
         entity.watchers.add(self)
@@ -570,7 +571,14 @@ class Inbox(ABC, Generic[Item]):
         return partial(Callers(self.callers).fail, error)
 
     def entity_changed(self) -> None:
-        """Start again if the queue is in other partitions now, for example after it was deleted and created again."""
+        """Start again if the queue is in other partitions now, for example after it was deleted and created again.
+
+        What was fetched from a queue that is gone has no lock any more.
+        """
+        if self._id != self.entity.record.id:
+            self._id = self.entity.record.id
+            if self.mode is ServiceBusReceiveMode.PEEK_LOCK:
+                self.buffer.clear()
         if self._numbers != self.entity.numbers:
             self._seats.leave()
             self._numbers = self.entity.numbers

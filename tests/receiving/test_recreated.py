@@ -14,7 +14,7 @@ from sbredis.engine import SessionIdMissingError
 from sbredis.exceptions import MessageLockLostError, MessagingEntityNotFoundError, ServiceBusError, SessionLockLostError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of
 from tests.aio.gates import Gate
-from tests.aio.queues import PATIENT, both, exists, in_memory, queue_at
+from tests.aio.queues import PATIENT, bodies, both, exists, in_memory, queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.everywhere("a receiver follows its queue to partitions on other nodes")
@@ -41,6 +41,22 @@ async def test_a_receiver_continues_to_receive_from_the_recreated_queue(url: str
         assert message.body == b"new"
         await receiver.complete_message(message)
         assert await receiver.receive_messages(1, 0.1) == []
+
+
+@in_memory
+@both
+async def test_messages_that_were_fetched_from_a_deleted_queue_are_given_to_nobody(url: str, partitioned: bool) -> None:
+    async with queue_at(url, partitioned=partitioned) as queue:
+        await queue.send("old", at=0)
+        receiver, before = queue.receiver(prefetch_count=5), queue.entity.record.id
+        await receiver.__aenter__()
+        await eventually(lambda: receiver._inbox and receiver._inbox.buffer)
+        await queue.client._connection.namespace.delete_entity(queue.entity.name)
+        async with queue.other_client() as other:
+            await other.ensure_queue(queue.entity.name, enable_partitioning=partitioned)
+            await other.get_queue_sender(queue.entity.name).send_messages(ServiceBusMessage("new"))
+        await eventually(lambda: queue.entity.record.id != before)
+        assert bodies(await receiver.receive_messages(1, 60)) == ["new"]
 
 
 @in_memory

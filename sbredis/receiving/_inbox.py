@@ -718,8 +718,8 @@ class Inbox(ABC, Generic[Item]):
         self._sit(self._seats.parted())
         if not await self.entity.given_back(until - self._loop.time()):
             _log.warning(
-                "%s: a receiver was closed, but messages that it gave back are not released yet: a partition has not "
-                "answered for %.0f s. They stay locked until it answers, or until their locks end",
+                "%s: a receiver was closed, but messages that were given back are not released yet: a partition has "
+                "not answered for %.0f s. They stay locked until it answers, or until their locks end",
                 self.entity.name,
                 CLOSING,
             )

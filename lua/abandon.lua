@@ -17,11 +17,7 @@
 --   grant.lua
 -- Refusals: call
 -- Facts: use
--- @use advance apply_release begin check_abandon end_settlement held_messages parse_grants refuse split_words
-local p, refusal = begin(KEYS, ARGV, 'abandon', 7, true)
-if not p then
-  return refusal
-end
+-- @use advance apply_release check_abandon end_settlement held_messages parse_grants refuse split_words
 local list, after = check_abandon(ARGV, 7, true)
 if not list then
   return after

@@ -15,12 +15,8 @@
 -- Refusals: call, DISABLED (receiving is disabled), SESSIONS (the entity has no sessions), FORWARDS (the entity
 --   forwards its messages)
 -- Facts: use
--- @use advance answer_repetition begin finish flush next_fence parse_session parse_token refuse
--- @use session_lock_end turns write_lease parse_grants take_grants update_session_turns
-local p, refusal = begin(KEYS, ARGV, 'accept_session', 8, true)
-if not p then
-  return refusal
-end
+-- @use advance answer_repetition finish flush next_fence parse_session parse_token refuse session_lock_end turns
+-- @use write_lease parse_grants take_grants update_session_turns
 local grants = parse_grants(p, ARGV, 9)
 if not grants then
   return refuse('BADCALL', 'grants')

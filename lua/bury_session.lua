@@ -15,13 +15,9 @@
 -- Refusals: call, SESSIONS (the entity has no sessions), LOST (the token does not hold the lock on the session now),
 --   DUE (due work had to be done first)
 -- Facts: use
--- @use advance begin bury due_name entry_or_default finish index_entries index_name index_remove read_entries
+-- @use advance bury due_name entry_or_default finish index_entries index_name index_remove read_entries
 -- @use session_lock_end set_changes answer_repetition count_records_that_fit never_text parse_session parse_token
 -- @use lost_record read_records record_of refuse refuse_while_due set_aside whole_number
-local p, refusal = begin(KEYS, ARGV, 'bury_session', 10, false)
-if not p then
-  return refusal
-end
 if p.repeated then
   local moved, others = string.match(p.repeated, '^(%d+) (%d)$')
   return answer_repetition(p, { 0, tonumber(moved), tonumber(others) })

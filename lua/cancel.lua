@@ -9,12 +9,8 @@
 -- Result: { more, the names of messages that are not scheduled here }
 -- Refusals: call, DUE (some messages are not scheduled, but due work had to be done first)
 -- Facts: use
--- @use advance answer_repetition begin drop_record due_name finish index_remove message_names read_many read_record
+-- @use advance answer_repetition drop_record due_name finish index_remove message_names read_many read_record
 -- @use record_key record_session refuse refuse_while_due scheduled split_words
-local p, refusal = begin(KEYS, ARGV, 'cancel', 6, true)
-if not p then
-  return refusal
-end
 if p.repeated then
   return answer_repetition(p, { 0, split_words(p.repeated) })
 end

@@ -18,14 +18,10 @@
 -- Result: { 1 if the partition is closed; the time in ms since its last use, or 0 if it is in use now }
 -- Refusals: call
 -- Facts: repeatable, laneless
--- @use advance band begin finish never refuse sides whole_number
-local p, refusal = begin(KEYS, ARGV, 'close', 8, false)
-if not p then
-  return refusal
-end
+-- @use advance band finish never refuse sides whole_number
 local idle, version = whole_number(ARGV[7], 1, NEVER), tonumber(ARGV[3])
 local closed = whole_number(ARGV[8], version, version + 1)
-if not idle or not closed or p.lane ~= '' then
+if not idle or not closed then
   return refuse('BADCALL', 'close')
 end
 

@@ -77,7 +77,7 @@ if s[STATE.layout] then
   end
   newer = version > tonumber(w[WORDS.version])
   if newer then
-    local p = begin(KEYS, { ARGV[1], ARGV[2], w[WORDS.version], '', '0', ARGV[6] }, 'configure', 6, false)
+    local p = begin(KEYS, { ARGV[1], ARGV[2], w[WORDS.version], '', '0', ARGV[6] }, 'configure', 6, false, true, false)
     local due_first = p and has_overdue(p) and refuse_while_due(p, function()
       return true
     end)

@@ -11,14 +11,7 @@
 --   last use }
 -- Refusals: call
 -- Facts: repeatable, laneless
--- @use band begin compute_due levels next_due_after refuse sides state_bands
-local p, refusal = begin(KEYS, ARGV, 'count', 6, false)
-if not p then
-  return refusal
-end
-if p.lane ~= '' then
-  return refuse('BADCALL', 'lane')
-end
+-- @use band compute_due levels next_due_after sides state_bands
 local bands = { [0] = redis.call('ZCOUNT', p.order, 0, LEVELS * BAND - 1) }
 for i = 1, #STATE_BANDS do
   local band = STATE_BANDS[i]

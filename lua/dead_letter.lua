@@ -11,11 +11,7 @@
 --   and with grants the answers, as in grant.lua
 -- Refusals: call
 -- Facts: use
--- @use advance apply_dead_letter begin end_settlement held_messages lock_groups parse_grants refuse split_words
-local p, refusal = begin(KEYS, ARGV, 'dead_letter', 6, true)
-if not p then
-  return refusal
-end
+-- @use advance apply_dead_letter end_settlement held_messages lock_groups parse_grants refuse split_words
 local list, after = lock_groups(ARGV, 7, 2, false, true)
 local grants = list and parse_grants(p, ARGV, after)
 if not grants then

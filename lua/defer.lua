@@ -13,11 +13,7 @@
 --   grant.lua
 -- Refusals: call
 -- Facts: use
--- @use advance apply_release begin end_settlement held_messages lock_groups parse_grants refuse split_words
-local p, refusal = begin(KEYS, ARGV, 'defer', 6, true)
-if not p then
-  return refusal
-end
+-- @use advance apply_release end_settlement held_messages lock_groups parse_grants refuse split_words
 local list, after = lock_groups(ARGV, 7, 2, false, true)
 local grants = list and parse_grants(p, ARGV, after)
 if not grants then

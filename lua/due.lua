@@ -8,11 +8,7 @@
 -- Result: { more, the time in ms until something is due next, or 0 if nothing will be due }
 -- Refusals: call
 -- Facts: repeatable
--- @use advance answer_repetition begin finish next_due
-local p, refusal = begin(KEYS, ARGV, 'due', 6, false)
-if not p then
-  return refusal
-end
+-- @use advance answer_repetition finish next_due
 if p.repeated then
   return answer_repetition(p, { tonumber(p.repeated), next_due(p) })
 end

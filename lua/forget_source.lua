@@ -10,11 +10,7 @@
 -- Result: { more, how many of them were known here }
 -- Refusals: call
 -- Facts: repeatable, laneless
--- @use advance begin finish parse_stamp refuse
-local p, refusal = begin(KEYS, ARGV, 'forget_source', 7, true)
-if not p then
-  return refusal
-end
+-- @use advance finish parse_stamp refuse
 local fields = {}
 for i = 8, #ARGV do
   if not string.find(ARGV[i], '^[%w_.-]+:[%w_-]+$') or #ARGV[i] > 128 then
@@ -22,7 +18,7 @@ for i = 8, #ARGV do
   end
   fields[#fields + 1] = 'in:' .. ARGV[i]
 end
-if not parse_stamp(ARGV[7]) or #fields == 0 or #fields > 1000 or p.lane ~= '' then
+if not parse_stamp(ARGV[7]) or #fields == 0 or #fields > 1000 then
   return refuse('BADCALL', 'origins')
 end
 

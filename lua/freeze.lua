@@ -18,16 +18,11 @@
 --   partition has another birth, or because 64 batches are outstanding
 -- Refusals: call, DUE (due work had to be done first)
 -- Facts: repeatable, laneless
--- @use advance begin finish freeze_messages has_overdue movable_messages outstanding_batch parse_destination
--- @use refuse refuse_while_due split_words
-local p, refusal = begin(KEYS, ARGV, 'freeze', 10, true)
-if not p then
-  return refusal
-end
+-- @use advance finish freeze_messages has_overdue movable_messages outstanding_batch parse_destination refuse
+-- @use refuse_while_due split_words
 local destination, id = parse_destination(ARGV[7])
 local found = movable_messages(p, ARGV, 11)
-if not destination or not found or not string.find(ARGV[8], '^[%w_-]+$') or #ARGV[8] > 64 or #ARGV[10] > 131072
-  or p.lane ~= '' then
+if not destination or not found or not string.find(ARGV[8], '^[%w_-]+$') or #ARGV[8] > 64 or #ARGV[10] > 131072 then
   return refuse('BADCALL', 'freeze')
 end
 if redis.call('HGET', p.state, 'birth') ~= ARGV[9] then

@@ -9,14 +9,10 @@
 -- Result: { 0, the state if the session has one }
 -- Refusals: call, SESSIONS (the entity has no sessions), LOST (the token does not hold the lock on the session now)
 -- Facts: repeatable, laneless
--- @use begin named_session parse_token refuse session_lock_end
-local p, refusal = begin(KEYS, ARGV, 'get_state', 8, false)
-if not p then
-  return refusal
-end
+-- @use named_session parse_token refuse session_lock_end
 local token = ARGV[8] ~= '' and parse_token(ARGV[8])
 local session, unfit = named_session(p, ARGV[7], true, token)
-if unfit or token == nil or p.lane ~= '' then
+if unfit or token == nil then
   return unfit or refuse('BADCALL', 'token')
 end
 if token and not session_lock_end(p, session, token) then

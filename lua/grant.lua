@@ -16,12 +16,8 @@
 --   choose_gift, the names, the records, and what delivery_extras adds for some messages.
 -- Refusals: call
 -- Facts: use, repeatable, laneless
--- @use advance begin finish parse_grants refuse take_grants
-local p, refusal = begin(KEYS, ARGV, 'grant', 6, true)
-if not p then
-  return refusal
-end
-local grants = p.lane == '' and parse_grants(p, ARGV, 7)
+-- @use advance finish parse_grants refuse take_grants
+local grants = parse_grants(p, ARGV, 7)
 if not grants or #grants == 0 then
   return refuse('BADCALL', 'grants')
 end

@@ -10,15 +10,7 @@
 --   received was enqueued, or an empty text }
 -- Refusals: call
 -- Facts: repeatable, laneless
--- @use band begin levels lost_record ranks read_many read_records record_of refuse turns
-local p, refusal = begin(KEYS, ARGV, 'inspect', 6, false)
-if not p then
-  return refusal
-end
-if p.lane ~= '' then
-  return refuse('BADCALL', 'lane')
-end
-
+-- @use band levels lost_record ranks read_many read_records record_of turns
 local waiting = 0
 if p.run_id == p.old_run_id then -- another server process ends all grants
   waiting = waiting + redis.call('ZCOUNT', p.grants, RANKS.source, 2 * RANKS.source - 1)

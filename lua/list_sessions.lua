@@ -14,11 +14,7 @@
 --   times, and the place is the `after` of the next call; it is empty at the end.
 -- Refusals: call, SESSIONS (the entity has no sessions)
 -- Facts: repeatable, laneless
--- @use begin has_overdue never parse_session refuse turns whole_number
-local p, refusal = begin(KEYS, ARGV, 'list_sessions', 9, false)
-if not p then
-  return refusal
-end
+-- @use has_overdue never parse_session refuse turns whole_number
 local wanted, since, skip = whole_number(ARGV[7], 1, 1000), whole_number(ARGV[9], 0, NEVER), 0
 if not p.index then
   return refuse('SESSIONS', 'none')
@@ -29,7 +25,7 @@ if ARGV[9] == '' then
 else
   skip = whole_number(ARGV[8], 0, 999999999)
 end
-if unfit or not wanted or not skip or ARGV[9] ~= '' and not since or p.lane ~= '' then
+if unfit or not wanted or not skip or ARGV[9] ~= '' and not since then
   return unfit or refuse('BADCALL', 'list')
 end
 

@@ -18,15 +18,11 @@
 --   If `more` is 1, nothing was read: make the call again
 -- Refusals: call
 -- Facts: repeatable, laneless
--- @use advance begin finish names_of_runs outgoing_messages outgoing_ranges outstanding_batch parse_destination
--- @use refuse split_words whole_number
-local p, refusal = begin(KEYS, ARGV, 'outgoing', 10, false)
-if not p then
-  return refusal
-end
+-- @use advance finish names_of_runs outgoing_messages outgoing_ranges outstanding_batch parse_destination refuse
+-- @use split_words whole_number
 local wanted, room = whole_number(ARGV[7], 1, 1000), whole_number(ARGV[8], 1, 1073741824)
 local start = string.find(ARGV[9], '^%d+$') and #ARGV[9] <= 16 and tonumber(ARGV[9])
-if not wanted or not room or not start or ARGV[10] ~= '' and not parse_destination(ARGV[10]) or p.lane ~= '' then
+if not wanted or not room or not start or ARGV[10] ~= '' and not parse_destination(ARGV[10]) then
   return refuse('BADCALL', 'outgoing')
 end
 

@@ -17,19 +17,15 @@
 --   l in `states` includes such messages.
 -- Refusals: call, SESSIONS (the entity has no sessions)
 -- Facts: repeatable, laneless
--- @use band begin changes_size compute_due count_records_that_fit delivery_extras entry_text index_entries index_name
--- @use levels parse_session read_entries read_many read_records refuse scheduled sides whole_number
-local p, refusal = begin(KEYS, ARGV, 'peek', 12, false)
-if not p then
-  return refusal
-end
+-- @use band changes_size compute_due count_records_that_fit delivery_extras entry_text index_entries index_name levels
+-- @use parse_session read_entries read_many read_records refuse scheduled sides whole_number
 local side, from = SIDES[ARGV[7]], whole_number(ARGV[8], 0, BAND - 1)
 local wanted, room = whole_number(ARGV[9], 1, 1000), whole_number(ARGV[10], 1, 1073741824)
 local session, unfit = parse_session(p, ARGV[12])
 if unfit then
   return unfit
 end
-if session and ARGV[7] ~= '' or not side or not from or not wanted or not room or p.lane ~= ''
+if session and ARGV[7] ~= '' or not side or not from or not wanted or not room
   or not string.find(ARGV[11], '^[alwfsx]+$') then
   return refuse('BADCALL', 'peek')
 end

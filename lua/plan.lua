@@ -26,12 +26,8 @@
 --   of this partition: `birth` if the partition was made anew, `rollback` if the partition has lost the plan, `older`
 --   if a later plan was committed; then the plan, the floor and the end that are stored)
 -- Facts: use, repeatable, laneless
--- @use advance band begin choose_end finish flush grow_pin message_sizes open_pin pin_text read_many ready_levels
+-- @use advance band choose_end finish flush grow_pin message_sizes open_pin pin_text read_many ready_levels
 -- @use ready_messages record_key record_of refuse remove_committed whole_number
-local p, refusal = begin(KEYS, ARGV, 'plan', 13, false)
-if not p then
-  return refusal
-end
 local begins = ARGV[8] == '' and ARGV[9] == '' and ARGV[10] == ''
 local rows, room = whole_number(ARGV[11], 0, 999999999), whole_number(ARGV[12], 1, 999999999999999)
 local plan, committed = whole_number(ARGV[9], 0, 999999999999999), whole_number(ARGV[10], 0, BAND - 1)

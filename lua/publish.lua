@@ -37,12 +37,7 @@
 --   work had to be done first), TARGET (a subscription does not exist here, or is being deleted; the detail is its
 --   place), FENCED (another client has the role now)
 -- Facts: use, at_limit
--- @use key_count
--- @use advance answer_repetition apply_publish begin check_publish finish finish_targets refuse
-local p, refusal = begin(KEYS, ARGV, 'publish', 10, true)
-if not p then
-  return refusal
-end
+-- @use key_count advance answer_repetition apply_publish check_publish finish finish_targets refuse
 if p.repeated then
   local first, dropped, numbers = string.match(p.repeated, '^(%d+) (%d+) ?(.*)$')
   return answer_repetition(p, { 0, tonumber(first), tonumber(dropped), numbers })

@@ -16,13 +16,9 @@
 --   nothing at the end }
 -- Refusals: call, SESSIONS (the entity has no sessions), DUE (due work had to be done first)
 -- Facts: use
--- @use advance answer_repetition band begin changes_size count_records_that_fit discard due_name entry_or_default
--- @use finish index_entries index_name index_remove levels never never_text parse_session pinned_up_to read_entries
+-- @use advance answer_repetition band changes_size count_records_that_fit discard due_name entry_or_default finish
+-- @use index_entries index_name index_remove levels never never_text parse_session pinned_up_to read_entries
 -- @use read_records record_of record_session refuse refuse_while_due sides whole_number
-local p, refusal = begin(KEYS, ARGV, 'purge', 11, false)
-if not p then
-  return refusal
-end
 if p.repeated then
   local count, onwards = string.match(p.repeated, '^(%d+) (%d*)$')
   return answer_repetition(p, { 0, tonumber(count), onwards })

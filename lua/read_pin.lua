@@ -9,14 +9,7 @@
 --   call, the number of ready messages after the last pinned one }
 -- Refusals: call
 -- Facts: repeatable, laneless
--- @use band begin parse_pin ready_levels refuse
-local p, refusal = begin(KEYS, ARGV, 'read_pin', 6, false)
-if not p then
-  return refusal
-end
-if p.lane ~= '' then
-  return refuse('BADCALL', 'lane')
-end
+-- @use band parse_pin ready_levels
 local found = redis.call('HMGET', p.state, 'pin', 'birth')
 local pin = parse_pin(found[1])
 local _, left = ready_levels(p, pin.last, BAND - 1)

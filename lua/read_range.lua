@@ -17,15 +17,11 @@
 --   if the pin ends earlier, `older` if a part of the range is committed; then the plan, the floor and the end that are
 --   stored)
 -- Facts: repeatable, laneless
--- @use band begin count_records_that_fit delivery_extras parse_pin read_entries read_records ready_messages record_of
+-- @use band count_records_that_fit delivery_extras parse_pin read_entries read_records ready_messages record_of
 -- @use ready_levels refuse whole_number
-local p, refusal = begin(KEYS, ARGV, 'read_range', 12, false)
-if not p then
-  return refusal
-end
 local after, upto = whole_number(ARGV[8], 0, BAND - 1), whole_number(ARGV[9], 0, BAND - 1)
 local wanted, room = whole_number(ARGV[10], 1, 1000), whole_number(ARGV[11], 1, 1073741824)
-if not after or not upto or not wanted or not room or ARGV[12] ~= '0' and ARGV[12] ~= '1' or p.lane ~= ''
+if not after or not upto or not wanted or not room or ARGV[12] ~= '0' and ARGV[12] ~= '1'
   or not string.find(ARGV[7], '^%S+$') then
   return refuse('BADCALL', 'read_range')
 end

@@ -33,17 +33,10 @@
 --   session would have more held messages than allowed), RESERVED (a reader has reserved the main side), DUE (some
 --   messages are not deferred, but due work had to be done first)
 -- Facts: use
--- @use advance begin count_held count_records_that_fit delivery_extras discard due_name entry
--- @use entry_or_default entry_text expire finish index_add never_text read_entries read_many
--- @use lost_record messages_again set_aside write_lease answer_repetition index_remove index_text message_names
--- @use most_held next_fence
--- @use named_session
--- @use read_records record_of refuse refuse_while_due session_lock_end side_of name_runs parse_token split_words
--- @use whole_number
-local p, refusal = begin(KEYS, ARGV, 'receive_deferred', 10, true)
-if not p then
-  return refusal
-end
+-- @use advance count_held count_records_that_fit delivery_extras discard due_name entry entry_or_default entry_text
+-- @use expire finish index_add never_text read_entries read_many lost_record messages_again set_aside write_lease
+-- @use answer_repetition index_remove index_text message_names most_held next_fence named_session read_records
+-- @use record_of refuse refuse_while_due session_lock_end side_of name_runs parse_token split_words whole_number
 local mode, token, room = ARGV[7], parse_token(ARGV[8]), whole_number(ARGV[10], 1, 1073741824)
 local wide = string.sub(mode, -4) == ' any'
 if wide then

@@ -20,15 +20,9 @@
 -- Refusals: call, DISABLED (the entity is not active), DUE (some messages are not there, but due work had to be done
 --   first)
 -- Facts: use
--- @use advance answer_repetition band begin count_records_that_fit discard due_name entry finish index_add index_expiry
+-- @use advance answer_repetition band count_records_that_fit discard due_name entry finish index_add index_expiry
 -- @use lost_record never place_transfer read_entries read_many read_records record_key record_of refuse
--- @use refuse_while_due
--- @use session_at sides
--- @use split_words whole_number write_many
-local p, refusal = begin(KEYS, ARGV, 'redrive', 6, true)
-if not p then
-  return refusal
-end
+-- @use refuse_while_due session_at sides split_words whole_number write_many
 if p.repeated then
   local first, last, left, missing, unfit = string.match(p.repeated, '^(%d+) (%d+) (%d+)|(.*)|(.*)$')
   return answer_repetition(p, { 0, tonumber(first), split_words(missing), split_words(unfit), tonumber(left), tonumber(last) })

@@ -12,12 +12,8 @@
 --   grant.lua
 -- Refusals: call, SESSIONS (the entity has no sessions), LOST (the token does not hold the lock on the session now)
 -- Facts: use
--- @use advance begin end_settlement let_go_of_session named_session parse_grants parse_token refuse release_held
+-- @use advance end_settlement let_go_of_session named_session parse_grants parse_token refuse release_held
 -- @use session_lock_end
-local p, refusal = begin(KEYS, ARGV, 'release_session', 8, true)
-if not p then
-  return refusal
-end
 local token, grants = parse_token(ARGV[8]), parse_grants(p, ARGV, 9)
 if not token or not grants then
   return refuse('BADCALL', token and 'grants' or 'token')

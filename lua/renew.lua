@@ -15,11 +15,7 @@
 --           their own, the tokens of leases that have ended, of groups that name no message }
 -- Refusals: call
 -- Facts: use
--- @use advance answer_repetition apply_renew begin finish lock_groups refuse renew_lease split_words still_held
-local p, refusal = begin(KEYS, ARGV, 'renew', 6, true)
-if not p then
-  return refusal
-end
+-- @use advance answer_repetition apply_renew finish lock_groups refuse renew_lease split_words still_held
 if p.repeated then
   local till, lost, apart, ended = string.match(p.repeated, '^(%d+)|([^|]*)|([^|]*)|(.*)$')
   local left = math.max(0, till - p.logical)

@@ -9,11 +9,7 @@
 -- Result: { more, the time in ms until the lock ends }
 -- Refusals: call, SESSIONS (the entity has no sessions), LOST (the token does not hold the lock on the session now)
 -- Facts: use
--- @use advance answer_repetition begin finish named_session parse_token refuse session_lock_end write_lease
-local p, refusal = begin(KEYS, ARGV, 'renew_session', 8, false)
-if not p then
-  return refusal
-end
+-- @use advance answer_repetition finish named_session parse_token refuse session_lock_end write_lease
 if p.repeated then
   return answer_repetition(p, { 0, math.max(0, tonumber(p.repeated) - p.logical) })
 end

@@ -10,13 +10,9 @@
 --   nothing }
 -- Refusals: call
 -- Facts: repeatable, laneless
--- @use begin count_records_that_fit due_message read_many read_records refuse whole_number
-local p, refusal = begin(KEYS, ARGV, 'ripe', 8, false)
-if not p then
-  return refusal
-end
+-- @use count_records_that_fit due_message read_many read_records refuse whole_number
 local wanted, room = whole_number(ARGV[7], 1, 1000), whole_number(ARGV[8], 1, 1073741824)
-if not wanted or not room or p.lane ~= '' or not p.topic then
+if not wanted or not room or not p.topic then
   return refuse('BADCALL', 'ripe')
 end
 local due = redis.call('ZRANGE', p.due, '-inf', p.now, 'BYSCORE', 'LIMIT', 0, wanted)

@@ -15,11 +15,7 @@
 --   work had to be done first), SESSIONS (a message has no session, but the entity requires one; the detail is its
 --   index, counted from 0)
 -- Facts: use
--- @use advance answer_repetition apply_send begin check_send finish number_text
-local p, refusal = begin(KEYS, ARGV, 'send', 7, true)
-if not p then
-  return refusal
-end
+-- @use advance answer_repetition apply_send check_send finish number_text
 if p.repeated then
   local first, dropped = string.match(p.repeated, '^(%d+) (%d+)$')
   return answer_repetition(p, { 0, tonumber(first), tonumber(dropped) })

@@ -14,11 +14,7 @@
 --   TOOLARGE (the state is larger than a message may be), QUOTA (the entity is full; the detail gives its bytes and its
 --   quota), DUE (the entity is full, but due work had to be done first)
 -- Facts: use, freeing if given is 0, at_limit
--- @use advance answer_repetition apply_state begin check_state finish
-local p, refusal = begin(KEYS, ARGV, 'set_state', 10, false)
-if not p then
-  return refusal
-end
+-- @use advance answer_repetition apply_state check_state finish
 if p.repeated then
   return answer_repetition(p, { 0 })
 end

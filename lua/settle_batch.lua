@@ -19,13 +19,9 @@
 -- Result: { more, 1 if the batch was outstanding, otherwise 0 }
 -- Refusals: call
 -- Facts: repeatable, laneless
--- @use advance begin bury delete_moved end_batch entry_or_default expire finish make_deferred make_ready message_names
+-- @use advance bury delete_moved end_batch entry_or_default expire finish make_deferred make_ready message_names
 -- @use names_of_runs never outstanding_batch parse_destination read_many read_records record_of record_session refuse
 -- @use side_of sides whole_number
-local p, refusal = begin(KEYS, ARGV, 'settle_batch', 10, true)
-if not p then
-  return refusal
-end
 local destination, wanted, verdict = parse_destination(ARGV[7]), whole_number(ARGV[8], 1, 999999999999999), ARGV[10]
 local listed, fates = {}, {}
 for i = 11, verdict == 'again' and #ARGV or 10 do
@@ -34,7 +30,7 @@ end
 for i = 11, verdict == 'refused' and #ARGV or 10, 2 do
   listed[#listed + 1], fates[ARGV[i]] = ARGV[i], ARGV[i + 1]
 end
-if not destination or not wanted or p.lane ~= '' or #listed > 0 and not message_names(listed, 1)
+if not destination or not wanted or #listed > 0 and not message_names(listed, 1)
   or (verdict == 'taken' or verdict == 'back') and #ARGV > 10 or verdict == 'refused' and #ARGV % 2 == 1
   or verdict ~= 'taken' and verdict ~= 'back' and #listed == 0 then
   return refuse('BADCALL', 'settle_batch')

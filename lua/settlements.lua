@@ -13,13 +13,9 @@
 --   about 1 MB
 -- Refusals: call
 -- Facts: repeatable, laneless
--- @use begin epoch_leap refuse whole_number
-local p, refusal = begin(KEYS, ARGV, 'settlements', 8, false)
-if not p then
-  return refusal
-end
+-- @use epoch_leap refuse whole_number
 local after, wanted = whole_number(ARGV[7], 0, 999999999999999), whole_number(ARGV[8], 1, 1000)
-if not after or not wanted or p.lane ~= '' then
+if not after or not wanted then
   return refuse('BADCALL', 'settlements')
 end
 local counted = redis.call('HMGET', p.state, 'settlements', 'leaps')

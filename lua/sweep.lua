@@ -24,12 +24,8 @@
 --   text, records and extras, as in outgoing.lua
 -- Refusals: call
 -- Facts: repeatable, laneless
--- @use advance_participants begin delete_moved end_batch finish freeze_messages key_count names_of_runs
--- @use open_participants outgoing_messages outgoing_ranges parse_destination read_many refuse whole_number
-local p, refusal = begin(KEYS, ARGV, 'sweep', 12, true)
-if not p then
-  return refusal
-end
+-- @use advance_participants delete_moved end_batch finish freeze_messages key_count names_of_runs open_participants
+-- @use outgoing_messages outgoing_ranges parse_destination read_many refuse whole_number
 local left, room = whole_number(ARGV[7], 0, 1000), whole_number(ARGV[8], 1, 1073741824)
 local sources, words = {}, {}
 for at = 9, #ARGV, 6 do
@@ -45,7 +41,7 @@ for at = 9, #ARGV, 6 do
   sources[#sources + 1] = source
   words[#words + 1], words[#words + 2] = ARGV[at + 4], ARGV[at + 5]
 end
-if not left or not room or p.lane ~= '' or #words ~= 2 * #sources - 2 then
+if not left or not room or #words ~= 2 * #sources - 2 then
   return refuse('BADCALL', 'sweep')
 end
 local participants, count = open_participants(p, KEYS, ARGV, words, 50)

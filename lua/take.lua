@@ -32,12 +32,8 @@
 -- Refusals: call, DUE (the entity is full, but due work had to be done first), TARGET (a subscription does not exist
 --   here, or is being deleted; the detail is its place)
 -- Facts: repeatable, laneless, at_limit
--- @use advance apply_publish apply_send begin check_publish check_send finish finish_targets key_count name_runs
+-- @use advance apply_publish apply_send check_publish check_send finish finish_targets key_count name_runs
 -- @use names_of_runs parse_runs parse_stamp refuse whole_number
-local p, refusal = begin(KEYS, ARGV, 'take', 12, true)
-if not p then
-  return refusal
-end
 local batches, at = {}, 7
 while at <= #ARGV and #batches < 100 do
   local b = { origin = ARGV[at], number = whole_number(ARGV[at + 1], 1, 999999999999999), names = ARGV[at + 2], own = {} }
@@ -56,7 +52,7 @@ while at <= #ARGV and #batches < 100 do
   end
   batches[#batches + 1], at = b, at + 6 + b.size
 end
-if at <= #ARGV or p.lane ~= '' or #batches > 1 and #KEYS > KEY_COUNT then
+if at <= #ARGV or #batches > 1 and #KEYS > KEY_COUNT then
   return refuse('BADCALL', 'take')
 end
 

@@ -8,14 +8,7 @@
 -- Result: { 1 if the call wrote the time, or 0 if a call of the last minute had written it }
 -- Refusals: call
 -- Facts: use, repeatable, laneless
--- @use begin finish refuse
-local p, refusal = begin(KEYS, ARGV, 'touch', 6, false)
-if not p then
-  return refusal
-end
-if p.lane ~= '' then
-  return refuse('BADCALL', 'lane')
-end
+-- @use finish
 if p.now - p.used < 60000 then
   return { 0 }
 end

@@ -44,12 +44,8 @@
 --   the most), ABSENT (some messages to withdraw are not there as named, or a caller holds them; the detail is their
 --   names)
 -- Facts: use, at_limit
--- @use advance advance_participants answer_repetition apply_transaction begin check_transaction finish finish_targets
+-- @use advance advance_participants answer_repetition apply_transaction check_transaction finish finish_targets
 -- @use open_participants parse_grants parse_transactions refuse split_words take_grants
-local p, refusal = begin(KEYS, ARGV, 'transact', 7, true)
-if not p then
-  return refusal
-end
 local results, others = { 0 }, split_words(ARGV[7])
 local participants, count = {}, 1 + #others / 2
 if not p.repeated then

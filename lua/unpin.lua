@@ -11,12 +11,8 @@
 --   pinned message }. If `more` is 1, messages are left: make the call again. At the end the two numbers are the same
 -- Refusals: call, OVERTAKEN (another client with a higher fence has taken over)
 -- Facts: use, repeatable, laneless
--- @use advance begin count_records_that_fit due_name end_of_range entry_or_default finish never_text open_pin pin_text
+-- @use advance count_records_that_fit due_name end_of_range entry_or_default finish never_text open_pin pin_text
 -- @use read_entries read_records ready_levels ready_messages record_of remove_committed
-local p, refusal = begin(KEYS, ARGV, 'unpin', 7, false)
-if not p then
-  return refusal
-end
 local pin, unfit = open_pin(p, ARGV[7])
 if not pin then
   return unfit

@@ -11,13 +11,9 @@
 --   number of the last message that was sent with the watermark. A part looks at about 1,000 watermarks
 -- Refusals: call
 -- Facts: repeatable, laneless
--- @use begin refuse
-local p, refusal = begin(KEYS, ARGV, 'watermarks', 8, false)
-if not p then
-  return refusal
-end
+-- @use refuse
 local prefix, cursor = 'w:' .. ARGV[7], ARGV[8]
-if #prefix > 514 or #cursor > 20 or not string.find(cursor, '^%d+$') or p.lane ~= '' then
+if #prefix > 514 or #cursor > 20 or not string.find(cursor, '^%d+$') then
   return refuse('BADCALL', 'watermarks')
 end
 local part = redis.call('HSCAN', p.lasting, cursor, 'COUNT', 1000)

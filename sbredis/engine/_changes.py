@@ -51,6 +51,7 @@ OPENED: Final[Mapping[str, str]] = MappingProxyType(
         "keys": "all keys of the partition, in order",
         # the call
         "name": "the operation",
+        "upkeep": "whether the call is maintenance, not a use of the entity",
         "lane": "the lane of the call; empty without one",
         "number": "the number of the call in its lane, as text",
         "new_lane": "whether this is the first call of its lane",
@@ -109,7 +110,6 @@ _LATER: Final[Mapping[str, str]] = MappingProxyType(
         "stored": "records to write, by key",
         "given": "the gifts of the call, for the stream of settlements",
         # the way the call runs
-        "upkeep": "whether the call is maintenance, not a use of the entity",
         "credits": "what the call knows of credit, once it needs it",
         "granting": "the grants of the call and their answers",
         "moved": "whether messages or sessions may have become ready in this call",

@@ -2,8 +2,7 @@
 
 A script or a fragment names a constant in a line ``-- @use``, as it names a fragment. The loader then adds a local in
 upper case: ``-- @use never`` gives it ``local NEVER = 9999999999999``. So ``_lifecycle.py`` and ``_bands.py``
-are the only places that define the sides, "never" and the bands. One more constant, ``uses``, comes from the headers
-of the operations (``_scripts.py``). Lua computes with doubles; every number here is exact
+are the only places that define the sides, "never" and the bands. Lua computes with doubles; every number here is exact
 as a double.
 """
 

@@ -5,6 +5,7 @@ The files are read with importlib.resources, because sbredis may be imported fro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
@@ -21,31 +22,44 @@ from sbredis.engine._state import UnknownFieldError, with_positions
 __all__ = [
     "assemble",
     "contract_of",
-    "generated",
     "lua_files",
+    "opened",
     "positioned",
     "read_source",
     "script_source",
 ]
 
-_USES = "includes/uses"
+_HEADER = re.compile(r"#!.*\n(?:--.*\n)*")
 
 
 @cache
 def read_source(name: str) -> str | None:
-    """Return the text of a file such as ``"send"`` or ``"includes/begin"``, as :func:`positioned` changes it."""
+    """Return the text of a file such as ``"send"`` or ``"includes/begin"``, as the loader uses it."""
     if name in GENERATED:
         return GENERATED[name]
-    if name == _USES:
-        return _uses()
     if name in _operations():
-        return positioned(name, _at(f"{name}.lua").read_text(encoding="utf-8"))
+        return positioned(name, opened(name, _at(f"{name}.lua").read_text(encoding="utf-8")))
     fragment = name.removeprefix("includes/")
     if fragment == name:
         return None
     if fragment not in _folders():
         return None
     return positioned(name, _at("includes", _folders()[fragment], f"{fragment}.lua").read_text(encoding="utf-8"))
+
+
+def opened(name: str, text: str) -> str:
+    """Put the code that opens a call behind the header of an operation, if ``call`` is among its refusals.
+
+    The header states all that this code needs to know.
+    """
+    header = contract(text)
+    if "call" not in header.refusals:
+        return text
+    count, facts = len(header.call) + len(header.arguments), header.facts
+    told = (count, header.rest is not None, "use" not in facts, "laneless" in facts)
+    begun = f"begin(KEYS, ARGV, '{name}', {', '.join(map(str, told)).lower()})"
+    opening = f"-- @use begin\nlocal p, refusal = {begun}\nif not p then\n  return refusal\nend\n"
+    return _HEADER.sub(lambda lines: lines[0] + opening, text, count=1)
 
 
 def positioned(name: str, text: str) -> str:
@@ -71,16 +85,6 @@ def _operations() -> tuple[str, ...]:
 def lua_files() -> Mapping[str, str]:
     """The texts of all Lua files of this package, as :func:`read_source` returns them."""
     return {name: read_source(name) or "" for name in (*_operations(), *(f"includes/{each}" for each in _folders()))}
-
-
-@cache
-def generated() -> Mapping[str, str]:
-    """The texts of all constants of the scripts, with the one that is made from the headers."""
-    return {**GENERATED, _USES: _uses()}
-
-
-def _uses() -> str:
-    return f"local USES = ' {' '.join(name for name in _operations() if 'use' in contract_of(name).facts)} '\n"
 
 
 @cache

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from sbredis.engine._contracts import Contract, contract, refusals
 from sbredis.engine._expansion import ScriptFormatError, _taken_apart, expand
-from sbredis.engine._lua_files import _folders, generated, positioned, read_source
+from sbredis.engine._lua_constants import GENERATED
+from sbredis.engine._lua_files import _folders, opened, positioned, read_source
 from sbredis.engine._scripts import load, operations
 from sbredis.engine._settings import SETTINGS
 from sbredis.engine._state import FIELD_LISTS
@@ -385,7 +386,6 @@ def test_a_fragment_may_list_refusals_as_well(source: str, codes: tuple[str, ...
 LUA = ROOT / "lua"
 PLACES = sorted((LUA / "includes").rglob("*.lua"))
 FRAGMENTS = {path.stem: path for path in PLACES}
-GENERATED = generated()
 ALL = [*operations(), *(f"includes/{name}" for name in FRAGMENTS), *GENERATED]
 
 # The globals that a script may use: a server and fakeredis both have them, and reading them raises no error.
@@ -397,11 +397,12 @@ every_file = for_each("name", ALL)
 
 
 def text_of(name: str) -> str:
-    """Return a file of the checkout; for a fragment without a file, the text that Python generates."""
+    """Return a file of the checkout, with the code that opens a call; or the text of a generated fragment."""
     if name in GENERATED:
         return GENERATED[name]
-    path = FRAGMENTS[name.removeprefix("includes/")] if name.startswith("includes/") else LUA / f"{name}.lua"
-    return path.read_text("utf-8")
+    if name.startswith("includes/"):
+        return FRAGMENTS[name.removeprefix("includes/")].read_text("utf-8")
+    return opened(name, (LUA / f"{name}.lua").read_text("utf-8"))
 
 
 def read(name: str) -> str | None:

@@ -2,7 +2,8 @@
 -- returns a table that collects the changes of the call; `flush` and `finish` write them. The table also has every
 -- setting of the partition, under its name: a field that it lacks is read from the table of settings.
 -- engine/_state.py lists the fields of `state` and the words of the settings; the loader puts them into this text at
--- STATE and WORDS. All participants of a transaction have the time of the first one, which `begin` has returned as
+-- STATE and WORDS. The loader also writes the call of `begin` into each operation, with the number of its arguments and
+-- with its facts. All participants of a transaction have the time of the first one, which `begin` has returned as
 -- `first`.
 --
 -- Every call runs this function, so it converts texts to numbers by `+ 0`, which takes less than half the time of
@@ -13,7 +14,7 @@
 --   is not known here), STALE (the caller's settings are older than the partition's), CONFIG (the caller's settings are
 --   newer)
 -- @use never parse_marks parse_settings refuse whole_number
-local function begin(keys, argv, name, count, variadic, first)
+local function begin(keys, argv, name, count, variadic, upkeep, laneless, first)
   local s = redis.call('HMGET', keys[1], unpack(STATE))
   if not s[STATE.layout] then
     return nil, refuse('GONE', 'partition')
@@ -82,6 +83,9 @@ local function begin(keys, argv, name, count, variadic, first)
       return nil, refuse('CONFIG', version)
     end
   end
+  if laneless and lane ~= '' then
+    return nil, refuse('BADCALL', 'lane')
+  end
 
   -- Locks use a logical clock of the partition that never goes back. After a change of the server process this clock
   -- continues from its last known time, or from one lock duration before the present time if that is later. So a lock
@@ -103,7 +107,7 @@ local function begin(keys, argv, name, count, variadic, first)
     now = now, now_text = now_text or string.format('%013.0f', now),
     logical = logical, offset = logical - now, old_offset = offset, epoch = epoch,
     run_id = argv[1] ~= '?' and argv[1] or run_id, old_run_id = run_id,
-    name = name, lane = lane, number = argv[5], new_lane = lane ~= '' and not known, repeated = result,
+    name = name, upkeep = upkeep, lane = lane, number = argv[5], new_lane = lane ~= '' and not known, repeated = result,
     dead_seq = m.dead_seq, biggest = m.biggest, head = m.head, horizon = m.horizon, next_lock = m.next_lock,
     next_due = m.next_due, announced = m.announced, granted = s[STATE.granted] + 0, used = s[STATE.used] + 0,
     calling = s[STATE.calling] == '1',

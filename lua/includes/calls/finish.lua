@@ -1,9 +1,8 @@
 -- Ends a call. Writes the remaining changes, the clocks, and the call's result under its lane, so that a repetition
 -- gets the same answer. Gives messages that became available to receivers with credit, and announces when something
--- will be due. If the call is a use of the partition, it writes the time of the
--- last use, at most once a minute. The calls of maintenance are no use: the headers of their scripts lack the fact
--- `use`, or the call has `p.upkeep`. A use of a subscription is also a use of its topic.
--- @use announce_due flush marks_text serve_credit uses
+-- will be due. If the call is a use of the partition, it writes the time of the last use, at most once a minute. A use
+-- of a subscription is also a use of its topic.
+-- @use announce_due flush marks_text serve_credit
 -- @use announce_moves call_receivers update_session_turns write_settlements inside
 local function finish(p, result)
   flush(p)
@@ -23,7 +22,7 @@ local function finish(p, result)
   if not p.calling and (p.forwards or p.forwards_dead or p.awaits_mover) then
     announce_moves(p)
   end
-  if p.now - p.used >= 60000 and not p.upkeep and string.find(USES, ' ' .. p.name .. ' ', 1, true) then
+  if p.now - p.used >= 60000 and not p.upkeep then
     p.changed.used = p.now
     if p.shared then
       redis.call('HSET', p.store, 'used', p.now)

@@ -14,7 +14,7 @@ local function open_participants(first, keys, argv, words, most)
   for place = 2, count do
     local own = { unpack(keys, KEY_COUNT * (place - 1) + 1, KEY_COUNT * place) }
     local call = { argv[1], words[2 * place - 3], words[2 * place - 2], '', '0', argv[6] }
-    local p, refusal = begin(own, call, first.name, 6, false, first)
+    local p, refusal = begin(own, call, first.name, 6, false, first.upkeep, false, first)
     if not p then
       p = { refused = refusal }
     elseif list[p.state] then

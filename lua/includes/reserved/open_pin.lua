@@ -6,7 +6,7 @@
 -- @use parse_pin refuse whole_number
 local function open_pin(p, fence_text)
   local fence = whole_number(fence_text, 1, 999999999999999)
-  if not fence or p.lane ~= '' then
+  if not fence then
     return nil, refuse('BADCALL', 'reservation')
   end
   if not p.reserved then

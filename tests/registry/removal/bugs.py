@@ -36,7 +36,7 @@ BUGS = (
         "redis.call('HSET', p.store, 'used', p.now)",
         "local _ = 1",
     ),
-    Bug("a grant is no use", "includes/finish", "string.find(USES, ", "p.name ~= 'grant' and string.find(USES, "),
+    Bug("a grant is no use", "includes/finish", "not p.upkeep", "not p.upkeep and p.name ~= 'grant'"),
     Bug("an update is no use", "configure", "(ARGV[10] == '1' or", "("),
     Bug("a topic is quiet while its subscriptions are used", "quiet", "if topic == '1' then", "if false then"),
     Bug("a topic tells a use twice as old", "quiet", "now - last)", "(now - last) * 2)"),

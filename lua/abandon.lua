@@ -17,19 +17,9 @@
 --   grant.lua
 -- Refusals: call
 -- Facts: use
--- @use advance apply_release check_abandon end_settlement held_messages parse_grants refuse split_words
+-- @use apply_release check_abandon settle_messages
 local list, after = check_abandon(ARGV, 7, true)
 if not list then
   return after
 end
-local grants = parse_grants(p, ARGV, after)
-if not grants then
-  return refuse('BADCALL', 'grants')
-end
-
-local lost = p.repeated and split_words(p.repeated) or {}
-if not p.repeated then
-  advance(p, 100)
-  apply_release(p, ARGV, held_messages(p, list, {}, lost), ARGV[7])
-end
-return end_settlement(p, table.concat(lost, ' '), { 0, lost }, grants, true)
+return settle_messages(p, ARGV, list, after, apply_release, ARGV[7])

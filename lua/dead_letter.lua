@@ -11,17 +11,6 @@
 --   and with grants the answers, as in grant.lua
 -- Refusals: call
 -- Facts: use
--- @use advance apply_dead_letter end_settlement held_messages lock_groups parse_grants refuse split_words
+-- @use apply_dead_letter lock_groups settle_messages
 local list, after = lock_groups(ARGV, 7, 2, false, true)
-local grants = list and parse_grants(p, ARGV, after)
-if not grants then
-  return refuse('BADCALL', 'groups')
-end
-
-local lost, unfit = string.match(p.repeated or '|', '^(.*)|(.*)$')
-lost, unfit = split_words(lost), split_words(unfit)
-if not p.repeated then
-  advance(p, 100)
-  unfit = apply_dead_letter(p, ARGV, held_messages(p, list, {}, lost))
-end
-return end_settlement(p, table.concat(lost, ' ') .. '|' .. table.concat(unfit, ' '), { 0, lost, unfit }, grants, false)
+return settle_messages(p, ARGV, list, after, apply_dead_letter)

@@ -13,16 +13,6 @@
 --   grant.lua
 -- Refusals: call
 -- Facts: use
--- @use advance apply_release end_settlement held_messages lock_groups parse_grants refuse split_words
+-- @use apply_release lock_groups settle_messages
 local list, after = lock_groups(ARGV, 7, 2, false, true)
-local grants = list and parse_grants(p, ARGV, after)
-if not grants then
-  return refuse('BADCALL', 'groups')
-end
-
-local lost = p.repeated and split_words(p.repeated) or {}
-if not p.repeated then
-  advance(p, 100)
-  apply_release(p, ARGV, held_messages(p, list, {}, lost), 'f')
-end
-return end_settlement(p, table.concat(lost, ' '), { 0, lost }, grants, false)
+return settle_messages(p, ARGV, list, after, apply_release, 'f')

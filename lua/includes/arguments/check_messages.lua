@@ -1,8 +1,7 @@
 -- Checks the messages of a call, from the argument `at` on. Each message consists of its columns and then its payload;
 -- `letters` names the columns that are allowed. Returns a table, or nil and a refusal. The table says where each part
 -- of a message is in the arguments. Its field `without` is the index, counted from 0, of the first message that has no
--- session. Its field `sessions` lists the session of each message, if the entity is a topic or requires sessions. In a
--- transaction, `p.pending` is the number of bytes that the operations before this one store.
+-- session. Its field `sessions` lists the session of each message, if the entity is a topic or requires sessions.
 -- @use levels never
 -- @use refuse refuse_full session_at store_limits too_many_ids whole_number
 local function check_messages(p, argv, columns, letters, at)
@@ -64,11 +63,7 @@ local function check_messages(p, argv, columns, letters, at)
   if count > 1 and (total > 4194304 or changes > 4194304) then
     return nil, refuse('BADCALL', 'messages')
   end
-  local function full(bytes)
-    limits[STORE.bytes] = bytes
-    return total > 0 and bytes + (p.pending or 0) + total + changes > limits[STORE.quota] + 0
-  end
-  local refused = full(limits[STORE.bytes]) and refuse_full(p, limits, full)
+  local refused = refuse_full(p, limits, total > 0 and total + changes or 0)
   if refused then
     return nil, refused
   end

@@ -1,7 +1,7 @@
 -- Moves held messages to the dead-letter queue; `held` is the result of held_messages. In `argv`, the changed
 -- properties follow the name of each message. Returns the names of the messages that were dead letters already.
 -- @use bury entry index_remove release_from_lease set_changes inside
-local function apply_dead_letter(p, argv, held)
+local function apply_dead_letter(p, held, argv)
   local unfit = {}
   for g = 1, #held do
     local mine, count = held[g], 0

@@ -22,11 +22,11 @@ local function apply_operation(p, name, argv, plan)
   elseif name == 'complete' then
     apply_complete(p, plan)
   elseif name == 'abandon' then
-    apply_release(p, argv, plan, argv[1])
+    apply_release(p, plan, argv, argv[1])
   elseif name == 'defer' then
-    apply_release(p, argv, plan, 'f')
+    apply_release(p, plan, argv, 'f')
   else
-    apply_dead_letter(p, argv, plan)
+    apply_dead_letter(p, plan, argv)
   end
   return ''
 end

@@ -2,7 +2,7 @@
 -- name of each message; if it is abandoned, then the delay. `how` is f if the messages are deferred. If they are
 -- abandoned, it is 1 if the deliveries count as failed, 0 if not, and i if they were interrupted.
 -- @use entry release release_from_lease set_changes inside
-local function apply_release(p, argv, held, how)
+local function apply_release(p, held, argv, how)
   local deferred = how == 'f'
   for g = 1, #held do
     local mine = held[g]

@@ -16,11 +16,7 @@ local function check_state(p, argv, at)
   if #state > tonumber(limits[STORE.largest]) then
     return nil, refuse('TOOLARGE', '0')
   end
-  local function full(bytes)
-    limits[STORE.bytes] = bytes
-    return growth > 0 and tonumber(bytes) + (p.pending or 0) + growth > tonumber(limits[STORE.quota])
-  end
-  local refused = full(limits[STORE.bytes]) and refuse_full(p, limits, full)
+  local refused = refuse_full(p, limits, growth)
   if refused then
     return nil, refused
   end

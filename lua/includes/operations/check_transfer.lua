@@ -20,12 +20,7 @@ local function check_transfer(p, argv, at)
     end
     total = total + 15 + #argv[first + stride - 1] + #destination
   end
-  local limits = store_limits(p)
-  local function full(bytes)
-    limits[STORE.bytes] = bytes
-    return tonumber(bytes) + (p.pending or 0) + total > tonumber(limits[STORE.quota])
-  end
-  local refused = full(limits[STORE.bytes]) and refuse_full(p, limits, full)
+  local refused = refuse_full(p, store_limits(p), total)
   if refused then
     return nil, refused
   end

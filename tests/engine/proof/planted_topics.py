@@ -121,8 +121,8 @@ OF_TOPICS = (
     Bug(
         "the bytes of rules' changes do not count",
         file="includes/check_messages",
-        right=" + total + changes >",
-        wrong=" + total >",
+        right="total + changes or 0)",
+        wrong="total or 0)",
         of="topic",
     ),
     Bug(

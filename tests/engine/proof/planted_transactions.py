@@ -137,8 +137,8 @@ IN_TRANSACTIONS = (
     Bug(
         "abandoned in a transaction, a delivery always counts",
         file="includes/apply_operation",
-        right="plan, argv[1])",
-        wrong="plan, '1')",
+        right="plan, argv, argv[1])",
+        wrong="plan, argv, '1')",
         of="transactions",
     ),
     Bug(
@@ -164,7 +164,7 @@ IN_TRANSACTIONS = (
     ),
     Bug(
         "the state of a session ignores the messages before it",
-        file="includes/check_state",
+        file="includes/refuse_full",
         right="(p.pending or 0) + growth",
         wrong="growth",
         of="transactions",

@@ -15,9 +15,9 @@
 -- Refusals: call, SESSIONS (the entity has no sessions), LOST (the token does not hold the lock on the session now),
 --   DUE (due work had to be done first)
 -- Facts: use
--- @use advance bury due_name entry_or_default finish index_entries index_name index_remove read_entries
--- @use session_lock_end set_changes answer_repetition count_records_that_fit never_text parse_session parse_token
--- @use lost_record read_records record_of refuse refuse_while_due set_aside whole_number
+-- @use advance answer_repetition bury due_name entry_or_default finish index_remove lost_record never_text
+-- @use parse_session parse_token read_messages refuse refuse_while_due session_lock_end session_messages set_aside
+-- @use set_changes whole_number
 if p.repeated then
   local moved, others = string.match(p.repeated, '^(%d+) (%d)$')
   return answer_repetition(p, { 0, tonumber(moved), tonumber(others) })
@@ -37,17 +37,8 @@ if p.more == 1 then
 end
 local moved, others = 0, 0
 for _, letter in ipairs({ 'h', 'a', 'p' }) do
-  local indexed = moved < share and index_entries(p, session, letter, 0, 0, share - moved) or {}
-  local members, numbers = {}, {}
-  for i = 1, #indexed do
-    members[i] = index_name(indexed[i])
-  end
-  local entries = read_entries(p, members, 2097152)
-  for i = 1, #entries do
-    numbers[i] = record_of(members[i], entries[i])
-  end
-  local fit = #members > 0 and count_records_that_fit(p, numbers, 2097152, entries) or 0
-  local found = fit > 0 and read_records(p.keys, { unpack(numbers, 1, fit) }) or {}
+  local members = moved < share and session_messages(p, session, letter, 0, 0, share - moved) or {}
+  local fit, entries, found = read_messages(p, members, 2097152)
   for i = 1, fit do
     local e = entry_or_default(entries[i], found[i])
     if found[i] == LOST_RECORD then

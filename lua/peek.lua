@@ -17,8 +17,8 @@
 --   l in `states` includes such messages.
 -- Refusals: call, SESSIONS (the entity has no sessions)
 -- Facts: repeatable, laneless
--- @use band changes_size compute_due count_records_that_fit delivery_extras entry_text index_entries index_name levels
--- @use parse_session read_entries read_many read_records refuse scheduled sides whole_number
+-- @use band changes_size compute_due count_records_that_fit delivery_extras entry_text levels parse_session
+-- @use read_entries read_many read_records refuse scheduled session_messages sides whole_number
 local side, from = SIDES[ARGV[7]], whole_number(ARGV[8], 0, BAND - 1)
 local wanted, room = whole_number(ARGV[9], 1, 1000), whole_number(ARGV[10], 1, 1073741824)
 local session, unfit = parse_session(p, ARGV[12])
@@ -76,10 +76,7 @@ local cut = #side.prefix + 1
 local function read_part(list, first, most)
   local part
   if session then
-    part = index_entries(p, session, list.index, first, 0, most)
-    for i = 1, #part do
-      part[i] = index_name(part[i])
-    end
+    part = session_messages(p, session, list.index, first, 0, most)
   else
     part = redis.call('ZRANGE', p.order, list.base + first, list.base + BAND - 1, 'BYSCORE', 'LIMIT', 0, most)
   end

@@ -16,9 +16,9 @@
 --   nothing at the end }
 -- Refusals: call, SESSIONS (the entity has no sessions), DUE (due work had to be done first)
 -- Facts: use
--- @use advance answer_repetition band changes_size count_records_that_fit discard due_name entry_or_default finish
--- @use index_entries index_name index_remove levels never never_text parse_session pinned_up_to read_entries
--- @use read_records record_of record_session refuse refuse_while_due sides whole_number
+-- @use advance answer_repetition band changes_size discard due_name entry_or_default finish index_remove levels never
+-- @use never_text parse_session pinned_up_to read_messages record_session refuse refuse_while_due session_messages
+-- @use sides whole_number
 if p.repeated then
   local count, onwards = string.match(p.repeated, '^(%d+) (%d*)$')
   return answer_repetition(p, { 0, tonumber(count), onwards })
@@ -54,10 +54,9 @@ local function next_of(range, first, last)
       members[i], scores[i] = found[2 * i - 1], tonumber(found[2 * i])
     end
   elseif range[4] then -- messages of a session have no level and are never delayed
-    local indexed = index_entries(p, session, range[4], first - range[1], 0, most)
-    for i = 1, #indexed do
-      local name, number = index_name(indexed[i])
-      members[i], scores[i] = name, range[1] + number
+    members = session_messages(p, session, range[4], first - range[1], 0, most)
+    for i = 1, #members do
+      scores[i] = range[1] + members[i]
     end
   end
   return members, scores
@@ -71,13 +70,7 @@ for r = 1, #ranges do
     if #members == 0 then
       break
     end
-    local numbers = {}
-    local entries = read_entries(p, members, room)
-    for i = 1, #entries do
-      numbers[i] = record_of(members[i], entries[i])
-    end
-    local fit = count_records_that_fit(p, numbers, room, entries)
-    local bodies = read_records(p.keys, { unpack(numbers, 1, fit) })
+    local fit, entries, bodies = read_messages(p, members, room)
     for i = 1, fit do
       room = room - #bodies[i] - changes_size(entries[i])
       local member = members[i]

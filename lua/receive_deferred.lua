@@ -33,10 +33,10 @@
 --   session would have more held messages than allowed), RESERVED (a reader has reserved the main side), DUE (some
 --   messages are not deferred, but due work had to be done first)
 -- Facts: use
--- @use advance count_held count_records_that_fit delivery_extras discard due_name entry entry_or_default entry_text
--- @use expire finish index_add never_text read_entries read_many lost_record messages_again set_aside write_lease
--- @use answer_repetition index_remove index_text message_names most_held next_fence named_session read_records
--- @use record_of refuse refuse_while_due session_lock_end side_of name_runs parse_token split_words whole_number
+-- @use advance answer_repetition count_held delivery_extras discard due_name entry entry_or_default entry_text expire
+-- @use finish index_add index_remove index_text lost_record message_names messages_again most_held name_runs
+-- @use named_session never_text next_fence parse_token read_many read_messages refuse refuse_while_due
+-- @use session_lock_end set_aside side_of split_words whole_number write_lease
 local mode, token, room = ARGV[7], parse_token(ARGV[8]), whole_number(ARGV[10], 1, 1073741824)
 local wide = string.sub(mode, -4) == ' any'
 if wide then
@@ -92,7 +92,7 @@ for i = 1, #members do
   indexed[i] = session and session .. '\255' .. (letters[i] or 'p') .. index_text(tonumber(members[i]) or 0)
 end
 indexed = session and read_many('ZMSCORE', p.index, indexed)
-local there, letter_of, stored = {}, {}, {}
+local there, letter_of = {}, {}
 for i = 1, #members do
   if letters[i] and (not session or indexed[i]) then
     there[#there + 1], letter_of[members[i]] = members[i], letters[i]
@@ -100,12 +100,8 @@ for i = 1, #members do
     return refuse_while_due(p)
   end
 end
-local entries = read_entries(p, there, room)
-for i = 1, #entries do
-  stored[i] = record_of(there[i], entries[i])
-end
-local fit = count_records_that_fit(p, stored, room, entries)
-local found, extras = fit > 0 and read_records(p.keys, { unpack(stored, 1, fit) }) or {}, {}
+local fit, entries, found = read_messages(p, there, room)
+local extras = {}
 for i = 1, fit do
   local member = there[i]
   if found[i] == LOST_RECORD and tonumber(member) then

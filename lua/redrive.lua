@@ -20,9 +20,9 @@
 -- Refusals: call, DISABLED (the entity is not active), DUE (some messages are not there, but due work had to be done
 --   first)
 -- Facts: use
--- @use advance answer_repetition band count_records_that_fit discard due_name entry finish index_add index_expiry
--- @use lost_record never place_transfer read_entries read_many read_records record_key record_of refuse
--- @use refuse_while_due session_at sides split_words whole_number write_many
+-- @use advance answer_repetition band discard due_name entry finish index_add index_expiry lost_record never
+-- @use place_transfer read_many read_messages refuse refuse_while_due session_at sides split_words store_record
+-- @use whole_number
 if p.repeated then
   local first, last, left, missing, unfit = string.match(p.repeated, '^(%d+) (%d+) (%d+)|(.*)|(.*)$')
   return answer_repetition(p, { 0, tonumber(first), split_words(missing), split_words(unfit), tonumber(left), tonumber(last) })
@@ -45,7 +45,7 @@ end
 
 advance(p, 100)
 local scores = read_many('ZMSCORE', p.order, names)
-local there, stored, missing, letters = {}, {}, {}, {}
+local there, missing, letters = {}, {}, {}
 for i = 1, #names do
   local name = names[i]
   local band = scores[i] and tonumber(scores[i]) - tonumber(string.sub(name, 2))
@@ -60,12 +60,7 @@ if #missing > 0 and p.more == 1 then
   return refuse_while_due(p)
 end
 
-local entries = read_entries(p, there, 2097152)
-for i = 1, #entries do
-  stored[i] = record_of(there[i], entries[i])
-end
-local fit = count_records_that_fit(p, stored, 2097152, entries)
-local found = fit > 0 and read_records(p.keys, { unpack(stored, 1, fit) }) or {}
+local fit, entries, found = read_messages(p, there, 2097152)
 local moving, sessions, unfit = {}, {}, {}
 for i = 1, fit do
   local session = p.index and side.prefix == 'd' and session_at(found[i], string.byte(found[i]) == 120 and 29 or 16)
@@ -78,7 +73,7 @@ for i = 1, fit do
   end
 end
 local number = redis.call('HINCRBY', p.store, 'seq', #moving) - #moving
-local first, fields = number + 1, {}
+local first = number + 1
 for j = 1, #moving do
   local i = moving[j]
   local name, record, session, e = there[i], found[i], sessions[i], entry(entries[i])
@@ -91,22 +86,16 @@ for j = 1, #moving do
   end
   discard(p, name, e)
   if side.prefix == 't' then
-    place_transfer(p, fields, number, level, content, changes)
+    place_transfer(p, number, level, content, changes)
   else
     local expires = math.min(p.now + math.min(ttl, p.ttl), NEVER)
     record = string.format(expires < NEVER and 'x%s%013.0f%013.0f' or 'a%s%013.0f', level, p.now, expires) .. content
-    local key = record_key(p.keys, number)
-    fields[key] = fields[key] or {}
-    fields[key][#fields[key] + 1], fields[key][#fields[key] + 2] = number, record
+    store_record(p, number, record, #changes)
     p.placed[#p.placed + 1] = tonumber(level) * BAND + number
     p.placed[#p.placed + 1] = number
     if changes ~= '' then
       p.entered[#p.entered + 1] = number
       p.entered[#p.entered + 1] = string.format('            %sa-00000%013.0f%d;;;', level, expires, #record) .. changes
-    end
-    p.bytes = p.bytes + #record + #changes
-    if #record + #changes > p.biggest then
-      p.biggest, p.marked = #record + #changes, true
     end
     index_expiry(p, number, expires)
     if session then
@@ -114,9 +103,6 @@ for j = 1, #moving do
       p.touched[session] = 'ready'
     end
   end
-end
-for key, list in pairs(fields) do
-  write_many('HSET', key, list)
 end
 local left = #there - fit
 finish(p, string.format('%.0f %.0f %d|', first, p.dead_seq, left) .. table.concat(missing, ' ') .. '|' .. table.concat(unfit, ' '))

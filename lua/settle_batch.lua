@@ -21,7 +21,7 @@
 -- Facts: repeatable, laneless
 -- @use advance bury delete_moved end_batch entry_or_default expire finish make_deferred make_ready message_names
 -- @use names_of_runs never outstanding_batch parse_destination read_many read_records record_of record_session refuse
--- @use side_of sides whole_number
+-- @use set_changes side_of sides whole_number
 local destination, wanted, verdict = parse_destination(ARGV[7]), whole_number(ARGV[8], 1, 999999999999999), ARGV[10]
 local listed, fates = {}, {}
 for i = 11, verdict == 'again' and #ARGV or 10 do
@@ -65,11 +65,7 @@ for i = 1, #names do
     local transfer, deferred, expires = e.home == 'x', e.home == 'f' or e.home == 'g', tonumber(e.expires)
     e.session = p.index and not transfer and record_session(record) or nil
     if changes then
-      p.bytes = p.bytes + #changes - #e.changes
-      e.changes = changes
-      if e.size + #changes > p.biggest then
-        p.biggest, p.marked = e.size + #changes, true
-      end
+      set_changes(p, e, changes)
       bury(p, name, e, 'A', (transfer or purpose ~= '') and SIDES.t or SIDES.d)
     elseif transfer then
       p.placed[#p.placed + 1] = side.transfer + own

@@ -11,8 +11,8 @@
 --   pinned message }. If `more` is 1, messages are left: make the call again. At the end the two numbers are the same
 -- Refusals: call, OVERTAKEN (another client with a higher fence has taken over)
 -- Facts: use, repeatable, laneless
--- @use advance count_records_that_fit due_name end_of_range entry_or_default finish never_text open_pin pin_text
--- @use read_entries read_records ready_levels ready_messages record_of remove_committed
+-- @use advance due_name end_of_range entry_or_default finish never_text open_pin pin_text read_messages ready_levels
+-- @use ready_messages remove_committed
 local pin, unfit = open_pin(p, ARGV[7])
 if not pin then
   return unfit
@@ -23,17 +23,12 @@ local more = remove_committed(p, pin)
 if not more and pin.upto > pin.floor then
   local _, count = ready_levels(p, pin.floor, pin.last)
   local after = count > 500 and end_of_range(p, pin.floor, pin.last, count - 500) or pin.floor
-  local upwards, names, numbers = ready_messages(p, after, pin.last, 500), {}, {}
+  local upwards, names = ready_messages(p, after, pin.last, 500), {}
   for i = #upwards, 1, -1 do
     names[#names + 1] = upwards[i]
   end
   -- The expiry of a message is in its entry or in its record, so as many are unpinned as have 2 MB together.
-  local entries = read_entries(p, names, 2097152)
-  for i = 1, #entries do
-    numbers[i] = record_of(names[i], entries[i])
-  end
-  local fit = #numbers > 0 and count_records_that_fit(p, numbers, 2097152, entries) or 0
-  local records = fit > 0 and read_records(p.keys, { unpack(numbers, 1, fit) }) or {}
+  local fit, entries, records = read_messages(p, names, 2097152)
   for i = 1, fit do
     local expires = entry_or_default(entries[i], records[i]).expires
     if expires ~= NEVER_TEXT then

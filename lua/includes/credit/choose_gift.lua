@@ -3,7 +3,7 @@
 -- Nothing is written yet but dead letters, if records are lost. From `first` to `last` in `p.unawaited` are the
 -- expiries of the messages. The messages of a session get the token of its lock, which is not there yet if they are the
 -- first ones. With a session, `held` is the word of its messages, and `some` are the first ones, or nil.
--- @use choose_messages gift_letters index_entries index_name number_text open_credit session_lock_end set_aside turns
+-- @use choose_messages gift_letters number_text open_credit session_lock_end session_messages set_aside turns
 local function choose_gift(p, w, side, most, room, pushes)
   local session, members, first, c = w.session, nil, #p.unawaited + 1, open_credit(p)
   local token = session and string.sub(w.key, 1, 11) or w.prefix .. gift_letters[w.serial + 1]
@@ -33,11 +33,7 @@ local function choose_gift(p, w, side, most, room, pushes)
   end
   if session then
     function members(seen, wanted)
-      local found = index_entries(p, session, 'a', 0, seen, wanted)
-      for i = 1, #found do
-        found[i] = index_name(found[i])
-      end
-      return found
+      return session_messages(p, session, 'a', 0, seen, wanted)
     end
   end
   local chosen = choose_messages(p, side, token, most, room, members, pushes, w.suspects)

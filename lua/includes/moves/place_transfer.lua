@@ -1,23 +1,15 @@
 -- Stores a message for an entity in another slot under a new number. It waits here until a client moves it. Its life
 -- begins at its destination: until then no time to live runs, no receiver gets it, and duplicate detection does not see
 -- it. Its record is that of a message that never expires and was enqueued now, as its receiver sees it if it becomes a
--- transfer dead letter. Its changed properties contain its destination. The caller writes the records in `fields`, a
--- list of fields for each key.
+-- transfer dead letter. Its changed properties contain its destination.
 -- @use never_text transfer
--- @use record_key inside
-local function place_transfer(p, fields, number, level, payload, changes)
+-- @use store_record inside
+local function place_transfer(p, number, level, payload, changes)
   local record = 'a' .. level .. p.now_text .. payload
   p.placed[#p.placed + 1] = TRANSFER + number
   p.placed[#p.placed + 1] = number
   p.entered[#p.entered + 1] = number
   p.entered[#p.entered + 1] = string.format('            %sx-00000%s%d;;;', level, NEVER_TEXT, #record) .. changes
-  local key = record_key(p.keys, number)
-  fields[key] = fields[key] or {}
-  fields[key][#fields[key] + 1] = number
-  fields[key][#fields[key] + 1] = record
-  p.bytes = p.bytes + #record + #changes
-  if #record + #changes > p.biggest then
-    p.biggest, p.marked = #record + #changes, true
-  end
+  store_record(p, number, record, #changes)
   p.awaits_mover = true
 end

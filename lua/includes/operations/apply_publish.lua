@@ -5,8 +5,8 @@
 -- A message that is being spread waits under its own number, with the record that its copies have. It counts as a user
 -- of this record, so the record stays if receivers are faster than the calls that make the other copies.
 -- @use band dead_ready lost_record never scheduled
--- @use due_name flush index_add index_expiry known_message_ids number_runs readable record_key session_at inside
--- @use write_many inside
+-- @use due_name flush index_add index_expiry known_message_ids note_size number_runs readable record_key inside
+-- @use session_at write_many inside
 local function apply_publish(p, argv, plan)
   local incoming, copies, widths = plan.incoming, plan.copies, plan.widths
   local known = known_message_ids(p, argv, incoming)
@@ -132,9 +132,7 @@ local function apply_publish(p, argv, plan)
             target.touched[session] = 'ready'
           end
         end
-        if #record + #changes > target.biggest then
-          target.biggest, target.marked = #record + #changes, true
-        end
+        note_size(target, #record + #changes)
       end
       if not last then
         if not begun then
@@ -169,9 +167,7 @@ local function apply_publish(p, argv, plan)
       fields[key][#fields[key] + 1] = number
       fields[key][#fields[key] + 1] = record
       p.bytes = p.bytes + #record
-      if #record > p.biggest then
-        p.biggest, p.marked = #record, true
-      end
+      note_size(p, #record)
     end
     number = number + widths[i]
   end

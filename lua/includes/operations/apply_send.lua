@@ -1,7 +1,7 @@
 -- Stores the messages that check_send has checked. Returns the number of the first message, and the places, counted
 -- from 0, of the messages that duplicate detection has dropped.
 -- @use band never scheduled
--- @use due_name index_add index_expiry known_message_ids record_key store_later write_many
+-- @use due_name index_add index_expiry known_message_ids note_size record_key store_later write_many
 local function apply_send(p, argv, incoming)
   local known = known_message_ids(p, argv, incoming)
   local sessions, start = incoming.sessions, incoming.at
@@ -94,8 +94,6 @@ local function apply_send(p, argv, incoming)
     write_many('ZADD', p.dedup, ids)
   end
   p.bytes = p.bytes + bytes
-  if biggest > p.biggest then
-    p.biggest, p.marked = biggest, true
-  end
+  note_size(p, biggest)
   return first, dropped
 end

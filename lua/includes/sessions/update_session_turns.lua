@@ -1,6 +1,6 @@
 -- Updates the turns of the sessions in which something has changed. `touched` maps a session to 'ready' if the session
 -- certainly has a message to receive. The locked sessions are then in `p.roused`, for their holders with credit.
--- @use index_entries read_many turns write_many inside
+-- @use read_many session_messages turns write_many inside
 local function update_session_turns(p)
   local names, members = {}, {}
   for session in pairs(p.touched) do
@@ -14,7 +14,7 @@ local function update_session_turns(p)
       p.roused = p.roused or {}
       p.roused[session] = true
     elseif score < TURNS.locked then
-      local ready = p.touched[session] == 'ready' or #index_entries(p, session, 'a', 0, 0, 1) > 0
+      local ready = p.touched[session] == 'ready' or #session_messages(p, session, 'a', 0, 0, 1) > 0
       if ready and score < 0 then
         p.moved = true
         placed[#placed + 1] = TURNS.free + p.now

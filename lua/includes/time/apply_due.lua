@@ -1,6 +1,6 @@
 -- Does a share of the due work: writes the events that `compute_due` has computed.
 -- @use epoch_leap flush never
--- @use bury compute_due discard group_records index_remove make_deferred make_ready record_key turns words_of inside
+-- @use bury compute_due discard group_records index_remove make_deferred make_ready store_record turns words_of inside
 -- @use unlock_session write_many inside
 local function apply_due(p, share)
   if p.epoch then
@@ -14,7 +14,7 @@ local function apply_due(p, share)
     p.epoch = false
   end
   local o = compute_due(p, share, p.index)
-  local stored, old = {}, {}
+  local old = {}
   local last = o.activated[#o.activated]
   local sent = last and tonumber(string.sub(last.head, 3, 15))
   if sent and sent > p.used then -- an entity with a scheduled message is in use until the message is enqueued
@@ -37,16 +37,7 @@ local function apply_due(p, share)
         index_remove(p, session, 's', tonumber(m.member))
       end
       if m.is ~= 'gone' then
-        local record = m.head .. string.sub(m.record, 16)
-        local key = record_key(p.keys, m.number)
-        local fields = stored[key] or {}
-        fields[#fields + 1] = m.name
-        fields[#fields + 1] = record
-        stored[key] = fields
-        p.bytes = p.bytes + #record
-        if #record > p.biggest then
-          p.biggest, p.marked = #record, true
-        end
+        store_record(p, m.number, m.head .. string.sub(m.record, 16), 0)
       end
     else
       if m.index then
@@ -79,9 +70,6 @@ local function apply_due(p, share)
       write_many('HDEL', key, group)
     end
     redis.call('HINCRBY', p.store, 'seq', #o.activated)
-  end
-  for key, fields in pairs(stored) do
-    write_many('HSET', key, fields)
   end
   for i = 1, #o.leases do
     local lease = o.leases[i]

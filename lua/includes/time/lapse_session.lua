@@ -2,17 +2,14 @@
 -- much of the share that used, and whether messages are left. A delivery counts if the holder may have begun the
 -- message: the first ones, as many as it has hands, and those that were deferred, which it has asked for by number. A
 -- careful holder has begun nothing from the first suspect on.
--- @use entry index_entries index_name lapse_message note_moved reach read_many session_turn settle_turn
+-- @use entry lapse_message note_moved reach read_many session_messages session_turn settle_turn
 local function lapse_session(p, o, token, name, at)
   -- The token always has the session's lock here. The check protects another receiver's lock if there is a defect.
   if redis.call('HGET', p.states, '!' .. name) ~= token then
     o.leases[#o.leases + 1] = { token = token }
     return 1
   end
-  local indexed, members = index_entries(p, name, 'h', 0, 0, o.share), {}
-  for i = 1, #indexed do
-    members[i] = index_name(indexed[i])
-  end
+  local members = session_messages(p, name, 'h', 0, 0, o.share)
   local found = read_many('HMGET', p.entries, members)
   local begun = #members > 0 and reach(p, o, token, name)
   for i = 1, #members do

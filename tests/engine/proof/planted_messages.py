@@ -341,8 +341,8 @@ OF_MESSAGES = (
     Bug(
         "the largest message is measured without its changed properties",
         file="includes/set_changes",
-        right="if e.size + #changes > p.biggest then",
-        wrong="if e.size > p.biggest then",
+        right="note_size(p, e.size + #changes)",
+        wrong="note_size(p, e.size)",
     ),
     Bug(
         "duplicate detection remembers more ids than it may",

@@ -12,9 +12,7 @@
 --   blanks }. The birth is an empty text if the partition is not here
 -- Refusals: GONE (another incarnation is here), LAYOUT, BADCALL
 -- Facts: repeatable
--- @use key_count
--- @use dismiss_receivers drop_record flush read_many record_key record_of refuse sentinel server_time
--- @use whole_number
+-- @use delete_moved dismiss_receivers flush key_count read_many refuse sentinel server_time whole_number
 local layout, text, kept, birth, credit = unpack(redis.call('HMGET', KEYS[1], 'layout', 'settings', 'kept', 'birth', 'credit'))
 local share = whole_number(ARGV[7], 0, 1000)
 if not share or #ARGV ~= 7 then
@@ -56,15 +54,12 @@ redis.call('HSET', KEYS[1], 'settings', text)
 local members = redis.call('ZRANGE', KEYS[2], 0, SENTINEL.score - 1, 'BYSCORE', 'LIMIT', 0, share)
 local p = {
   order = KEYS[2], entries = KEYS[3], due = KEYS[6], store = KEYS[9], refs = KEYS[10], keys = KEYS, shared = true,
-  placed = {}, taken = members, entered = {}, forgotten = {}, awaited = {}, unawaited = {},
+  placed = {}, taken = {}, entered = {}, forgotten = {}, awaited = {}, unawaited = {},
   bytes = 0, next_due = 0,
 }
 local entries = read_many('HMGET', p.entries, members)
 for i = 1, #members do
-  local number = record_of(members[i], entries[i])
-  local at = entries[i] and string.match(entries[i], '^%d+;%d*;%d*;()', 34)
-  p.forgotten[i] = members[i]
-  drop_record(p, number, redis.call('HSTRLEN', record_key(KEYS, tonumber(number)), number), at and #entries[i] - at + 1 or 0)
+  delete_moved(p, members[i], entries[i])
 end
 flush(p)
 if #members == share then

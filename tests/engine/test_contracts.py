@@ -347,7 +347,7 @@ def test_no_script_has_a_constant_as_a_literal_number() -> None:
     }
     assert written == {("index_name", EPOCH_LEAP), ("index_text", EPOCH_LEAP)}, "half of twelve digits of sixteen"
     assert f"total > {MAXIMUM_CALL_BYTES} or changes > {MAXIMUM_CALL_BYTES})" in fragment("check_messages")
-    assert fragment("reply_gift").count(f"{MAXIMUM_REPLY_BYTES} - c.spent") == 2
+    assert f"left = {MAXIMUM_REPLY_BYTES}" in fragment("open_credit")
     assert f"count > {MAXIMUM_CALL_MESSAGES}" in fragment("check_messages")
     assert f"total <= {MAXIMUM_CALL_MESSAGES}" in fragment("lock_groups")
     assert f"#list <= {MAXIMUM_CALL_MESSAGES}" in fragment("message_names")

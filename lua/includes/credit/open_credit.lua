@@ -14,7 +14,7 @@
 --   words      the words that the call has read, by their key; false in place of one that is not there
 --   dirty      the words that the call has changed
 --   pushes, room   how many pushes, and how many of their bytes, the call may still make
---   given, spent   how many messages, and how many of their bytes, the replies have
+--   given, left   how many messages the replies have, and how many bytes they may still have
 --   ended      how many holders the call has told that their session is not theirs any more
 -- @use parse_credit
 local function open_credit(p)
@@ -26,7 +26,7 @@ local function open_credit(p)
   local turn, keeper_till, deputy_till, rest = string.match(p.credit, '^(%d+) (%d+) (%d+) (.*)$')
   c = setmetatable({
     turn = (turn or 0) + 0, keeper_till = (keeper_till or 0) + 0, deputy_till = (deputy_till or 0) + 0,
-    words = {}, dirty = {}, pushes = 16, room = 65536, given = 0, spent = 0, ended = 0,
+    words = {}, dirty = {}, pushes = 16, room = 65536, given = 0, left = 2000000, ended = 0,
   }, parse_credit[rest or ''])
   if c.known and p.old_run_id ~= '?' and p.run_id ~= p.old_run_id then
     c.epochs, c.open, c.rest, c.untold, c.keeper, c.deputy = c.epochs + 1, false, false, false, '', ''

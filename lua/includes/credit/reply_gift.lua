@@ -5,11 +5,11 @@
 -- @use choose_gift flush open_credit side_named
 -- @use ready_count give open_grants place_of
 local function reply_gift(p, w)
-  local c, side, gifts = open_credit(p), side_named[w.source], {}
+  local c, side, gifts = open_credit(p), side_named[w.source] or side_named[''], {}
   local most, rivals = math.min(w.limit - w.messages, 1000 - c.given), 0
 
   local function may_get()
-    return most > 0 and c.spent < 2000000 and w.limit > w.messages and w.serial - w.seen <= 16 and w.serial < 262140
+    return most > 0 and c.left > 0 and w.limit > w.messages and w.serial - w.seen <= 16 and w.serial < 262140
   end
 
   if not may_get() then
@@ -30,25 +30,24 @@ local function reply_gift(p, w)
     most = math.min(most, math.max(1, math.floor(there / (1 + rivals))))
   end
   while w.source == 'next' and may_get() do
-    local chosen, gift = choose_gift(p, w, side_named[''], 1, math.max(1, math.min(w.first_bytes, 2000000 - c.spent)))
+    local chosen, gift = choose_gift(p, w, side, 1, math.max(1, math.min(w.first_bytes, c.left)))
     if chosen.n == 0 then
       flush(p)
       return gifts, true
     end
-    give(p, w, side_named[''], chosen, 0, true)
+    give(p, w, side, chosen, 0, true)
     gifts[#gifts + 1], most = gift, most - 1
-    c.given, c.spent = c.given + 1 + (chosen.some and chosen.some.n or 0), c.spent + chosen.size
+    c.given, c.left = c.given + 1 + (chosen.some and chosen.some.n or 0), c.left - chosen.size
   end
   if w.source == 'next' then
     flush(p)
     return gifts
   end
-  side = side or side_named['']
-  local chosen, gift = choose_gift(p, w, side, most, math.max(1, math.min(w.most_bytes - w.bytes, 2000000 - c.spent)))
+  local chosen, gift = choose_gift(p, w, side, most, math.max(1, math.min(w.most_bytes - w.bytes, c.left)))
   if chosen.n == 0 then
     return gifts, chosen.emptied, chosen.passed
   end
   give(p, w, side, chosen, 0)
-  c.given, c.spent = c.given + chosen.n, c.spent + chosen.size
+  c.given, c.left = c.given + chosen.n, c.left - chosen.size
   return { gift }, chosen.emptied, chosen.passed
 end

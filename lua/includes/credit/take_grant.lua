@@ -2,22 +2,11 @@
 -- known (the partition has had it, or a later one), f forgotten (the partition does not know the receiver's prefix), r
 -- refused; and the word of the receiver, or nil if it is forgotten or its session is lost; and why it was refused; and
 -- the gifts under earlier prefixes, if it was taken with a new prefix.
--- @use gifts_again open_credit session_lock_end words_of
+-- @use begin_word gifts_again open_credit session_lock_end words_of
 local function take_grant(p, g)
   local c = open_credit(p)
   if g.run ~= string.sub(p.run, 1, 8) then
     return 'f'
-  end
-
-  -- Return why nobody may receive from the source now, or nil.
-  local function refused()
-    local main = g.source == '' or g.source == 'next' or g.session
-    if p.status == 'ReceiveDisabled' or p.status == 'Disabled' then
-      return 'DISABLED ' .. p.status
-    end
-    return main and (g.source == '' and p.index and 'SESSIONS required' or g.source == 'next' and not p.index and 'SESSIONS none'
-      or p.forwards and 'FORWARDS receive' or p.reserved and 'RESERVED receive')
-      or nil
   end
 
   if g.session and not p.index then
@@ -26,54 +15,27 @@ local function take_grant(p, g)
     return 'r', nil, 'LOST session'
   end
 
-  -- Note when the word with this key, which begins, may be forgotten; and forget some words whose time is over.
-  local function begin_word(begins)
-    local some, later = redis.call('ZRANGE', p.kept, 0, p.now, 'BYSCORE', 'LIMIT', 0, 10), { p.now + 70000, begins }
-    local keys, gone = {}, {}
-    for i = 1, #some do
-      local list = string.find(some[i], ' ', 1, true) and keys or gone -- an earlier prefix has no blank
-      list[#list + 1] = some[i]
-    end
-    words_of(p, keys)
-    for i = 1, #keys do
-      local w = c.words[keys[i]]
-      local open = w and (w.limit > w.messages or w.announced)
-      local till = w and math.max(open and w.open_until or 0, w.forget_at, w.untold and p.now + 10000 or 0) or 0
-      if till > p.now then
-        later[#later + 1], later[#later + 2] = till, keys[i]
-      elseif keys[i] ~= begins then
-        gone[#gone + 1], c.words[keys[i]], c.dirty[keys[i]] = keys[i], false, nil
-        if w then
-          gone[#gone + 1] = w.prefix
-        end
-      end
-    end
-    if #gone > 0 then
-      redis.call('HDEL', p.words, unpack(gone))
-      redis.call('ZREM', p.kept, unpack(gone))
-    end
-    redis.call('ZADD', p.kept, unpack(later))
-  end
-
   words_of(p, { g.key })
-  local w, refusal = c.words[g.key], refused()
+  local w, refusal = c.words[g.key], nil -- why nobody may receive from the source now, or nil
+  if p.status == 'ReceiveDisabled' or p.status == 'Disabled' then
+    refusal = 'DISABLED ' .. p.status
+  elseif g.source == '' or g.source == 'next' or g.session then
+    refusal = g.source == '' and p.index and 'SESSIONS required'
+      or g.source == 'next' and not p.index and 'SESSIONS none'
+      or p.forwards and 'FORWARDS receive' or p.reserved and 'RESERVED receive' or nil
+  end
   if w and not w.session and w.forget_at <= p.now and w.limit <= w.messages and not w.announced and not w.untold then
     redis.call('HDEL', p.words, w.prefix)
     w = nil
   end
   local reports = { { prefix = g.prefix, seen = g.seen, begun = g.begun }, unpack(g.retired) }
-
-  -- Forget the gifts of a session that were seen.
-  local function forget_seen(of)
-    for i = of.session and #of.gifts or 0, 1, -1 do
-      for j = 1, #reports do
-        if of.gifts[i] and of.gifts[i].prefix == reports[j].prefix and of.gifts[i].serial <= reports[j].seen then
-          table.remove(of.gifts, i)
-        end
+  for i = w and w.session and #w.gifts or 0, 1, -1 do -- forget the gifts of a session that were seen
+    for j = 1, #reports do
+      if w.gifts[i] and w.gifts[i].prefix == reports[j].prefix and w.gifts[i].serial <= reports[j].seen then
+        table.remove(w.gifts, i)
       end
     end
   end
-
   if w and w.epoch == c.epochs then
     for i = 1, #reports do
       local report = reports[i]
@@ -85,7 +47,6 @@ local function take_grant(p, g)
     while w.unseen[1] and w.unseen[1].serial <= w.seen do
       table.remove(w.unseen, 1)
     end
-    forget_seen(w)
     w.late, w.untold, c.dirty[w.key] = false, false, w
     if g.number <= w.number then
       if g.number == w.number and not g.now and not refusal then
@@ -99,7 +60,7 @@ local function take_grant(p, g)
     return 'f'
   else
     if not g.session then -- the word of a session ends with its lock
-      begin_word(g.key)
+      begin_word(p, g.key)
     end
     w = {
       key = g.key, source = g.source, session = g.session, prefix = w and w.prefix or '', begun = w and w.begun,
@@ -132,7 +93,6 @@ local function take_grant(p, g)
   w.first, w.first_bytes, w.yields, w.careful = g.first, g.first_bytes, g.yields, g.careful
   w.told, w.passed, w.open_until, w.forget_at = 0, false, p.now + 300000, math.max(w.forget_at or 0, p.now + 70000)
   c.dirty[w.key] = w
-  forget_seen(w)
   if refusal then
     w.limit, w.announced = math.min(w.limit, w.messages), false
   end

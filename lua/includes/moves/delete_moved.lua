@@ -1,4 +1,5 @@
--- Deletes a message that is at its destination now. `text` is its entry, if it has one.
+-- Deletes a message that is at its destination now, or whose partition is being destroyed. `text` is its entry, if it
+-- has one.
 -- @use drop_record record_key
 local function delete_moved(p, name, text)
   local size, record, changes = nil, name, 0

@@ -54,8 +54,8 @@ OF_CALLS = (
     Bug(
         "forwarding keeps dead letters back",
         file="includes/take_grant",
-        right="    return main and (",
-        wrong="    return (",
+        right="elseif g.source == '' or g.source == 'next' or g.session then",
+        wrong="else",
     ),
     Bug(
         "the reported due time is too late",

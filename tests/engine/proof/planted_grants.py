@@ -99,8 +99,8 @@ GRANT_BUGS = (
     Bug(
         "the limit of bytes is not kept",
         file="includes/reply_gift",
-        right="math.min(w.most_bytes - w.bytes, 2000000 - c.spent)",
-        wrong="2000000 - c.spent",
+        right="math.min(w.most_bytes - w.bytes, c.left)",
+        wrong="c.left",
     ),
     Bug(
         "a grant that is once stays open",
@@ -343,7 +343,7 @@ GRANT_BUGS = (
     Bug(
         "gifts of a session that were seen are kept",
         file="includes/take_grant",
-        right="          table.remove(of.gifts, i)\n",
+        right="        table.remove(w.gifts, i)\n",
         wrong="",
     ),
     Bug(

@@ -52,8 +52,8 @@ OF_RESERVED = (
     Bug(
         "a receiver gets messages of a reserved partition",
         file="includes/take_grant",
-        right="or p.reserved and 'RESERVED receive')",
-        wrong=")",
+        right="or p.reserved and 'RESERVED receive'",
+        wrong="",
         of="reserved",
     ),
     Bug(

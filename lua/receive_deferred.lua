@@ -33,9 +33,9 @@
 --   session would have more held messages than allowed), RESERVED (a reader has reserved the main side), DUE (some
 --   messages are not deferred, but due work had to be done first)
 -- Facts: use
--- @use advance answer_repetition count_held delivery_extras discard due_name entry entry_or_default entry_text expire
--- @use finish index_add index_remove index_text lost_record message_names messages_again most_held name_runs
--- @use named_session never_text next_fence parse_token read_many read_messages refuse refuse_while_due
+-- @use add_pair advance answer_repetition count_held delivery_extras discard due_name entry entry_or_default
+-- @use entry_text expire finish index_add index_remove index_text lost_record message_names messages_again most_held
+-- @use name_runs named_session never_text next_fence parse_token read_many read_messages refuse refuse_while_due
 -- @use session_lock_end set_aside side_of split_words whole_number write_lease
 local mode, token, room = ARGV[7], parse_token(ARGV[8]), whole_number(ARGV[10], 1, 1073741824)
 local wide = string.sub(mode, -4) == ' any'
@@ -151,10 +151,8 @@ for i = 1, #members do
     p.unawaited[#p.unawaited + 1] = due_name('e', member)
   end
   if mode == 'lock' then
-    p.placed[#p.placed + 1] = (session and side.held or side.locked) + number
-    p.placed[#p.placed + 1] = member
-    p.entered[#p.entered + 1] = member
-    p.entered[#p.entered + 1] = token .. string.sub(entries[i], 12)
+    add_pair(p.placed, (session and side.held or side.locked) + number, member)
+    add_pair(p.entered, member, token .. string.sub(entries[i], 12))
     if session then
       index_add(p, session, 'h', number)
       p.touched[session] = p.touched[session] or true -- its holder has messages now

@@ -20,7 +20,7 @@
 -- Refusals: call, DISABLED (the entity is not active), DUE (some messages are not there, but due work had to be done
 --   first)
 -- Facts: use
--- @use advance answer_repetition band discard due_name entry finish index_add index_expiry lost_record never
+-- @use add_pair advance answer_repetition band discard due_name entry finish index_add index_expiry lost_record never
 -- @use place_transfer read_many read_messages refuse refuse_while_due session_at sides split_words store_record
 -- @use whole_number
 if p.repeated then
@@ -91,11 +91,10 @@ for j = 1, #moving do
     local expires = math.min(p.now + math.min(ttl, p.ttl), NEVER)
     record = string.format(expires < NEVER and 'x%s%013.0f%013.0f' or 'a%s%013.0f', level, p.now, expires) .. content
     store_record(p, number, record, #changes)
-    p.placed[#p.placed + 1] = tonumber(level) * BAND + number
-    p.placed[#p.placed + 1] = number
+    add_pair(p.placed, tonumber(level) * BAND + number, number)
     if changes ~= '' then
-      p.entered[#p.entered + 1] = number
-      p.entered[#p.entered + 1] = string.format('            %sa-00000%013.0f%d;;;', level, expires, #record) .. changes
+      add_pair(p.entered, number,
+        string.format('            %sa-00000%013.0f%d;;;', level, expires, #record) .. changes)
     end
     index_expiry(p, number, expires)
     if session then

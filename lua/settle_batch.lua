@@ -19,9 +19,9 @@
 -- Result: { more, 1 if the batch was outstanding, otherwise 0 }
 -- Refusals: call
 -- Facts: repeatable, laneless
--- @use advance bury delete_moved end_batch entry_or_default expire finish make_deferred make_ready message_names
--- @use names_of_runs never outstanding_batch parse_destination read_many read_records record_of record_session refuse
--- @use set_changes side_of sides whole_number
+-- @use add_pair advance bury delete_moved end_batch entry_or_default expire finish make_deferred make_ready
+-- @use message_names names_of_runs never outstanding_batch parse_destination read_many read_records record_of
+-- @use record_session refuse set_changes side_of sides whole_number
 local destination, wanted, verdict = parse_destination(ARGV[7]), whole_number(ARGV[8], 1, 999999999999999), ARGV[10]
 local listed, fates = {}, {}
 for i = 11, verdict == 'again' and #ARGV or 10 do
@@ -58,8 +58,7 @@ for i = 1, #names do
   elseif side.prefix ~= '' then
     local home = text and string.sub(text, 14, 14)
     local deferred = (home == 'f' or home == 'g') and side.deferred
-    p.placed[#p.placed + 1] = (deferred or changes and side.kept or side.ready) + own
-    p.placed[#p.placed + 1] = name
+    add_pair(p.placed, (deferred or changes and side.kept or side.ready) + own, name)
   else
     local e = entry_or_default(text, record)
     local transfer, deferred, expires = e.home == 'x', e.home == 'f' or e.home == 'g', tonumber(e.expires)
@@ -68,8 +67,7 @@ for i = 1, #names do
       set_changes(p, e, changes)
       bury(p, name, e, 'A', (transfer or purpose ~= '') and SIDES.t or SIDES.d)
     elseif transfer then
-      p.placed[#p.placed + 1] = side.transfer + own
-      p.placed[#p.placed + 1] = name
+      add_pair(p.placed, side.transfer + own, name)
     elseif deferred then
       make_deferred(p, name, side, own, e)
     elseif expires <= p.now then

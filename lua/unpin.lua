@@ -11,8 +11,8 @@
 --   pinned message }. If `more` is 1, messages are left: make the call again. At the end the two numbers are the same
 -- Refusals: call, OVERTAKEN (another client with a higher fence has taken over)
 -- Facts: use, repeatable, laneless
--- @use advance due_name end_of_range entry_or_default finish never_text open_pin pin_text read_messages ready_levels
--- @use ready_messages remove_committed
+-- @use add_pair advance due_name end_of_range entry_or_default finish never_text open_pin pin_text read_messages
+-- @use ready_levels ready_messages remove_committed
 local pin, unfit = open_pin(p, ARGV[7])
 if not pin then
   return unfit
@@ -32,8 +32,7 @@ if not more and pin.upto > pin.floor then
   for i = 1, fit do
     local expires = entry_or_default(entries[i], records[i]).expires
     if expires ~= NEVER_TEXT then
-      p.awaited[#p.awaited + 1] = tonumber(expires)
-      p.awaited[#p.awaited + 1] = due_name('e', names[i])
+      add_pair(p.awaited, tonumber(expires), due_name('e', names[i]))
     end
   end
   pin.last = (fit == #names and count <= 500) and pin.floor or tonumber(names[fit]) - 1

@@ -417,9 +417,7 @@ def test_a_script_is_marked_read_only_if_and_only_if_it_contains_no_writing_comm
 _LIST = r"((?:'\w+'(?:,\s*)?)+)"
 _READ_OF_STATE = re.compile(rf"redis\.call\('H(?:MGET|GET)', (?:keys\[1\]|KEYS\[(?:1|at)\]|state|p\.state), {_LIST}")
 _READ_OF_STORE = re.compile(rf"redis\.call\('H(?:MGET|GET)', (?:p\.)?store, {_LIST}")
-_WRITTEN_TO_STATE = re.compile(
-    r"changed\.(\w+) = |redis\.call\('HSET', (?:p\.state|KEYS\[1\]), '(\w+)'|fields\[[^]]*\] = '(\w+)'"
-)
+_WRITTEN_TO_STATE = re.compile(r"changed\.(\w+) = |redis\.call\('HSET', (?:p\.state|KEYS\[1\]), '(\w+)'")
 _WRITTEN_TO_STORE = re.compile(r"redis\.call\('HINCRBY', (?:p\.)?store, '(\w+)'")
 
 

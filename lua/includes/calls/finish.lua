@@ -2,7 +2,7 @@
 -- gets the same answer. Gives messages that became available to receivers with credit, and announces when something
 -- will be due. If the call is a use of the partition, it writes the time of the last use, at most once a minute. A use
 -- of a subscription is also a use of its topic.
--- @use announce_due flush marks_text serve_credit
+-- @use add_pair announce_due flush marks_text serve_credit
 -- @use announce_moves call_receivers update_session_turns write_settlements inside
 local function finish(p, result)
   flush(p)
@@ -28,17 +28,15 @@ local function finish(p, result)
       redis.call('HSET', p.store, 'used', p.now)
     end
   end
-  local fields = { 'clk', p.logical }
   if p.marked or p.offset ~= p.old_offset then
-    fields[3], fields[4] = 'marks', marks_text(p)
+    p.changed.marks = marks_text(p)
   end
   if p.run_id ~= p.old_run_id then
-    fields[#fields + 1] = 'run_id'
-    fields[#fields + 1] = p.run_id
+    p.changed.run_id = p.run_id
   end
+  local fields = { 'clk', p.logical }
   for name, value in pairs(p.changed) do
-    fields[#fields + 1] = name
-    fields[#fields + 1] = value
+    add_pair(fields, name, value)
   end
   redis.call('HSET', p.state, unpack(fields))
   if p.lane ~= '' then

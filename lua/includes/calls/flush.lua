@@ -1,5 +1,5 @@
 -- Writes the collected changes. One command writes a list; a long list needs several commands.
--- @use delete_records write_many
+-- @use add_pair delete_records write_many
 local function flush(p)
   if #p.taken > 0 then
     write_many('ZREM', p.order, p.taken)
@@ -28,8 +28,7 @@ local function flush(p)
     local left, ended = {}, {}
     for token, lease in pairs(p.released) do
       if lease.left > 0 then
-        left[#left + 1] = token
-        left[#left + 1] = string.format('%s %d %s', lease.till, lease.left, lease.runs)
+        add_pair(left, token, string.format('%s %d %s', lease.till, lease.left, lease.runs))
       else
         ended[#ended + 1] = token
       end

@@ -1,6 +1,6 @@
 -- Moves a message to the dead-letter queue of its partition, or to another `side` of dead letters. There it gets a new
 -- number. A reason that is no letter says how often its holder ended at last: then it is at the delivery limit too.
--- @use entry_text mark_dead sides
+-- @use add_pair entry_text mark_dead sides
 local function bury(p, member, e, reason, side)
   side = side or SIDES.d
   p.dead_seq = p.dead_seq + 1
@@ -13,8 +13,6 @@ local function bury(p, member, e, reason, side)
   end
   p.taken[#p.taken + 1] = member
   p.forgotten[#p.forgotten + 1] = member
-  p.placed[#p.placed + 1] = side.ready + p.dead_seq
-  p.placed[#p.placed + 1] = name
-  p.entered[#p.entered + 1] = name
-  p.entered[#p.entered + 1] = entry_text(e)
+  add_pair(p.placed, side.ready + p.dead_seq, name)
+  add_pair(p.entered, name, entry_text(e))
 end

@@ -3,6 +3,7 @@
 -- session lists them under `letter`. A call that did not know the session may have removed the message before; then
 -- only the index still has it.
 -- @use bury due_name entry_or_default index_remove lost_record inside
+-- @use add_pair
 local function set_aside(p, members, entries, session, letter)
   for i = 1, #members do
     local member = members[i]
@@ -11,8 +12,7 @@ local function set_aside(p, members, entries, session, letter)
       p.touched[session] = p.touched[session] or true
     end
     if not session or redis.call('ZSCORE', p.order, member) then
-      p.unawaited[#p.unawaited + 1] = due_name('e', member)
-      p.unawaited[#p.unawaited + 1] = due_name('d', member)
+      add_pair(p.unawaited, due_name('e', member), due_name('d', member))
       local e = entry_or_default(entries[i], LOST_RECORD)
       bury(p, member, e, 'R')
     end

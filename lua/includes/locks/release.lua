@@ -3,7 +3,7 @@
 -- `counted`, the delivery counts as failed, and the message is no suspect any more. With `interrupted`, the next
 -- delivery reports that this one was interrupted. If `e.session` names a session, the index of that session lists the
 -- message as held, and `release` removes it from there.
--- @use bury due_name entry_text expire index_remove make_deferred make_ready never side_of state_after_lock
+-- @use add_pair bury due_name entry_text expire index_remove make_deferred make_ready never side_of state_after_lock
 -- @use block_session inside
 local function release(p, member, e, counted, delay, interrupted)
   local side, number = side_of(member)
@@ -26,12 +26,9 @@ local function release(p, member, e, counted, delay, interrupted)
     expire(p, member, e)
   elseif delay > 0 and not e.session and not p.topic then -- on a topic, a dead letter returns immediately
     -- A delay that is longer than the time to live ends when the message expires.
-    p.placed[#p.placed + 1] = side.delayed + number
-    p.placed[#p.placed + 1] = member
-    p.entered[#p.entered + 1] = member
-    p.entered[#p.entered + 1] = entry_text(e)
-    p.awaited[#p.awaited + 1] = math.min(p.now + delay, expires)
-    p.awaited[#p.awaited + 1] = due_name('d', member)
+    add_pair(p.placed, side.delayed + number, member)
+    add_pair(p.entered, member, entry_text(e))
+    add_pair(p.awaited, math.min(p.now + delay, expires), due_name('d', member))
   else
     if delay > 0 then
       block_session(p, e.session, math.min(p.now + delay, expires)) -- later messages must not overtake this one

@@ -1,12 +1,7 @@
 -- Stores a record: the next `flush` writes it. `changes` is the size of the changed properties in the message's entry.
--- @use note_size record_key
+-- @use add_pair note_size records_to_store
 local function store_record(p, number, record, changes)
-  local key = record_key(p.keys, number)
-  p.stored = p.stored or {}
-  local fields = p.stored[key] or {}
-  fields[#fields + 1] = number
-  fields[#fields + 1] = record
-  p.stored[key] = fields
+  add_pair(records_to_store(p, number), number, record)
   p.bytes = p.bytes + #record + changes
   note_size(p, #record + changes)
 end

@@ -1,13 +1,12 @@
 -- Freezes messages as the next batch for a destination, whose entity has this id. `found` is the first result of
 -- movable_messages; `batches` and `told` are the fields of `lasting` of these names, or nothing. Returns the number of
 -- the batch and the names of its messages as runs, both as text.
--- @use leave_places name_runs side_of
+-- @use add_pair leave_places name_runs side_of
 local function freeze_messages(p, found, destination, id, holder, purpose, batches, told)
   leave_places(p, found)
   for i = 1, #found.names do
     local side, own = side_of(found.names[i])
-    p.placed[#p.placed + 1] = side.frozen + own
-    p.placed[#p.placed + 1] = found.names[i]
+    add_pair(p.placed, side.frozen + own, found.names[i])
   end
   -- A batch gets its number from the counter of the dead-letter queue, which leaps at an epoch. So a number that a
   -- failover has lost is never given to another batch.

@@ -4,7 +4,7 @@
 --
 -- A message that is being spread waits under its own number, with the record that its copies have. It counts as a user
 -- of this record, so the record stays if receivers are faster than the calls that make the other copies.
--- @use band dead_ready lost_record never scheduled
+-- @use add_pair band dead_ready lost_record never scheduled
 -- @use due_name flush index_add index_expiry known_message_ids note_size number_runs readable record_key inside
 -- @use session_at write_many inside
 local function apply_publish(p, argv, plan)
@@ -55,8 +55,7 @@ local function apply_publish(p, argv, plan)
         keep = not known[id]
         if keep then
           known[id] = true
-          ids[#ids + 1] = p.now
-          ids[#ids + 1] = id
+          add_pair(ids, p.now, id)
         end
       end
       level = columns.l and argv[at + columns.l] or ''
@@ -76,10 +75,8 @@ local function apply_publish(p, argv, plan)
         due = 1
       end
       behind = behind or due <= 1
-      p.placed[#p.placed + 1] = SCHEDULED + number
-      p.placed[#p.placed + 1] = number
-      p.awaited[#p.awaited + 1] = due
-      p.awaited[#p.awaited + 1] = due_name('a', number)
+      add_pair(p.placed, SCHEDULED + number, number)
+      add_pair(p.awaited, due, due_name('a', number))
       scheduled[#scheduled + 1] = number
     elseif begun or #copies[i] > 0 or not last then
       local expires, session
@@ -113,18 +110,16 @@ local function apply_publish(p, argv, plan)
           target.dead_seq = target.dead_seq + (target.leaps and 16777217 or 1)
           target.marked, target.leaps = true, false
           local name = string.format('d%.0f', target.dead_seq)
-          target.placed[#target.placed + 1] = DEAD_READY + target.dead_seq
-          target.placed[#target.placed + 1] = name
+          add_pair(target.placed, DEAD_READY + target.dead_seq, name)
           target.entered[#target.entered + 1] = name
           target.entered[#target.entered + 1] = string.format('            0a%s00000%013.0f%d;%.0f;%s;', copy.dead and 'F' or 'S',
             NEVER, #record, own_number, nth > 0 and string.format('%.0f', own) or '') .. changes
         else
-          target.placed[#target.placed + 1] = tonumber(level) * BAND + own
-          target.placed[#target.placed + 1] = own
+          add_pair(target.placed, tonumber(level) * BAND + own, own)
           if till < expires or changes ~= '' or nth > 0 then
             -- This copy expires earlier than its record says, or it is a further copy for the same subscription.
-            target.entered[#target.entered + 1] = own
-            target.entered[#target.entered + 1] = string.format('            %sa-00000%013.0f%d;%s;;', level, till, #record, named) .. changes
+            add_pair(target.entered, own,
+              string.format('            %sa-00000%013.0f%d;%s;;', level, till, #record, named) .. changes)
           end
           index_expiry(target, own, till)
           if target.index then
@@ -136,13 +131,10 @@ local function apply_publish(p, argv, plan)
       end
       if not last then
         if not begun then
-          p.placed[#p.placed + 1] = SCHEDULED + number
-          p.placed[#p.placed + 1] = number
-          p.awaited[#p.awaited + 1] = 0
-          p.awaited[#p.awaited + 1] = due_name('a', number)
+          add_pair(p.placed, SCHEDULED + number, number)
+          add_pair(p.awaited, 0, due_name('a', number))
         end
-        p.entered[#p.entered + 1] = string.format('>%.0f', own_number)
-        p.entered[#p.entered + 1] = plan.to
+        add_pair(p.entered, string.format('>%.0f', own_number), plan.to)
       elseif begun then
         p.forgotten[#p.forgotten + 1] = '>' .. origin
       end
@@ -158,14 +150,12 @@ local function apply_publish(p, argv, plan)
       end
     end
     if users and users > 1 then
-      refs[#refs + 1] = own_number
-      refs[#refs + 1] = users
+      add_pair(refs, own_number, users)
     end
     if record and not begun then
       local key = record_key(p.keys, number)
       fields[key] = fields[key] or {}
-      fields[key][#fields[key] + 1] = number
-      fields[key][#fields[key] + 1] = record
+      add_pair(fields[key], number, record)
       p.bytes = p.bytes + #record
       note_size(p, #record)
     end

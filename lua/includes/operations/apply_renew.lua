@@ -3,7 +3,7 @@
 -- named messages gets a lease of its own, or keeps it, under the token and its name, and the lease of the group stays
 -- as it is. Returns the names of these messages. All is written immediately, so that a later transaction of the call
 -- sees it.
--- @use renew_lease
+-- @use add_pair renew_lease
 -- @use note_lease_end write_many inside
 local function apply_renew(p, held)
   local till, apart = p.logical + p.lock, {}
@@ -23,14 +23,11 @@ local function apply_renew(p, held)
       end
       if not whole and not key then
         key = mine.token .. name
-        marks[#marks + 1] = name
-        marks[#marks + 1] = mine.token .. string.char(string.byte(text, 12) + 64) .. string.sub(text, 13)
+        add_pair(marks, name, mine.token .. string.char(string.byte(text, 12) + 64) .. string.sub(text, 13))
       end
       if key then
-        leases[#leases + 1] = key
-        leases[#leases + 1] = string.format('%.0f 1 ', till) .. name
-        ends[#ends + 1] = till
-        ends[#ends + 1] = key
+        add_pair(leases, key, string.format('%.0f 1 ', till) .. name)
+        add_pair(ends, till, key)
       end
     end
   end

@@ -1,7 +1,7 @@
 -- Stores the messages that check_send has checked. Returns the number of the first message, and the places, counted
 -- from 0, of the messages that duplicate detection has dropped.
--- @use band never scheduled
--- @use due_name index_add index_expiry known_message_ids note_size record_key store_later write_many
+-- @use add_pair band due_name index_add index_expiry known_message_ids never note_size records_to_store scheduled
+-- @use write_many
 local function apply_send(p, argv, incoming)
   local known = known_message_ids(p, argv, incoming)
   local sessions, start = incoming.sessions, incoming.at
@@ -9,75 +9,62 @@ local function apply_send(p, argv, incoming)
     incoming.count, incoming.stride, incoming.ttl, incoming.level, incoming.id, incoming.due
   local number = redis.call('HINCRBY', p.store, 'seq', count) - count
   local first, dropped, biggest = number + 1, {}, 0
-  local plain = 'a0' .. p.now_text
-  local default = plain
-  if p.now + p.ttl < NEVER then
-    default = 'x' .. string.sub(plain, 2) .. string.format('%013.0f', p.now + p.ttl)
+
+  -- Return the header of a message that is active now.
+  local function active(level, expires)
+    local header = level .. p.now_text
+    return expires < NEVER and 'x' .. header .. string.format('%013.0f', expires) or 'a' .. header
   end
-  local key, fields, ids, placed, bytes = record_key(p.keys, first), {}, {}, p.placed, 0
-  local next_key = math.floor(first / 4096) * 4096 + 4096
-  local f, o, expiring = 0, #placed, p.horizon < NEVER or p.ttl < NEVER
+
+  local usual_end = math.min(p.now + p.ttl, NEVER)
+  local usual = active('0', usual_end)
+  local fields, f, next_key, ids, placed, bytes = nil, 0, first, {}, p.placed, 0
+  local o, expiring = #placed, p.horizon < NEVER or p.ttl < NEVER
   for i = 1, count do
     local at = start + (i - 1) * stride
     number = number + 1
     if number == next_key then
-      store_later(p, key, fields)
-      key, fields, f, next_key = record_key(p.keys, number), {}, 0, number + 4096
+      fields, next_key = records_to_store(p, number), math.floor(number / 4096) * 4096 + 4096
+      f = #fields
     end
-    local header = default
-    local session = sessions and sessions[i]
-    if stride == 1 then -- most messages have no columns: there is nothing to check
-      o = o + 2
-      placed[o - 1] = number
-      placed[o] = number
-      if session then
-        index_add(p, session, 'a', number)
-        p.touched[session] = 'ready'
-      end
-      if expiring then
-        index_expiry(p, number, p.now + p.ttl)
-      end
-    else
+    local name, session = number, sessions and sessions[i]
+    local header, place, expires, letter = usual, name, usual_end, 'a'
+    if stride > 1 then -- most messages have no columns: there is nothing to check
       local id = known and argv[at + at_id] or ''
+      -- Messages of a session keep their order, so their level does not count.
+      local level = at_level and not session and argv[at + at_level] or ''
+      level = level == '' and '0' or level
+      local ttl = at_ttl and tonumber(argv[at + at_ttl]) or NEVER
+      local due = at_due and tonumber(argv[at + at_due]) or 0
       if id ~= '' and known[id] then
         dropped[#dropped + 1], header = i - 1, nil
+      elseif due > p.now then
+        header, place, letter = 's' .. level .. string.format('%013.0f', ttl), SCHEDULED + number, 's'
+        add_pair(p.awaited, due, due_name('a', number))
       else
-        if id ~= '' then
-          known[id] = true
-          ids[#ids + 1] = p.now
-          ids[#ids + 1] = id
-        end
-        -- Messages of a session keep their order, so their level does not count.
-        local level = at_level and not session and argv[at + at_level] or ''
-        level = level == '' and '0' or level
-        local ttl = at_ttl and tonumber(argv[at + at_ttl]) or NEVER
-        local due = at_due and tonumber(argv[at + at_due]) or 0
-        if due > p.now then
-          header = 's' .. level .. string.format('%013.0f', ttl)
-          placed[o + 1] = SCHEDULED + number
-          p.awaited[#p.awaited + 1] = due
-          p.awaited[#p.awaited + 1] = due_name('a', number)
-          if session then
-            index_add(p, session, 's', number)
-          end
-        else
-          local expires = math.min(p.now + math.min(ttl, p.ttl), NEVER)
-          if expires < NEVER then
-            header = 'x' .. level .. string.sub(plain, 3) .. string.format('%013.0f', expires)
-          else
-            header = 'a' .. level .. string.sub(plain, 3)
-          end
-          placed[o + 1] = tonumber(level) * BAND + number
-          index_expiry(p, number, expires)
-          if session then
-            index_add(p, session, 'a', number)
-            p.touched[session] = 'ready'
-          end
-        end
-        placed[o + 2], o = number, o + 2
+        expires = math.min(p.now + math.min(ttl, p.ttl), NEVER)
+        header, place = active(level, expires), level * BAND + number
+      end
+      if id ~= '' and header then
+        known[id] = true
+        add_pair(ids, p.now, id)
       end
     end
     if header then
+      o = o + 2
+      placed[o - 1] = place
+      placed[o] = name
+      if session then
+        index_add(p, session, letter, number)
+      end
+      if letter == 'a' then
+        if session then
+          p.touched[session] = 'ready'
+        end
+        if expiring or expires < NEVER then
+          index_expiry(p, number, expires)
+        end
+      end
       local record = header .. argv[at + stride - 1]
       local size = #record
       bytes = bytes + size
@@ -85,11 +72,10 @@ local function apply_send(p, argv, incoming)
         biggest = size
       end
       f = f + 2
-      fields[f - 1] = number
+      fields[f - 1] = name
       fields[f] = record
     end
   end
-  store_later(p, key, fields)
   if #ids > 0 then
     write_many('ZADD', p.dedup, ids)
   end

@@ -3,8 +3,7 @@
 -- session are together, ordered by letter and then by number. The letters mean: a, the message can be received; h, it
 -- is held by the holder of the session; p, it is deferred; s, it is scheduled. The letter k, without a number, is for a
 -- session that has a state. Listing sessions relies on the order of these letters.
--- @use index_text
+-- @use add_pair index_text
 local function index_add(p, session, letter, number)
-  p.index_added[#p.index_added + 1] = 0
-  p.index_added[#p.index_added + 1] = session .. '\255' .. letter .. index_text(number)
+  add_pair(p.index_added, 0, session .. '\255' .. letter .. index_text(number))
 end

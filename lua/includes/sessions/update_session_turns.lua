@@ -1,6 +1,7 @@
 -- Updates the turns of the sessions in which something has changed. `touched` maps a session to 'ready' if the session
 -- certainly has a message to receive. The locked sessions are then in `p.roused`, for their holders with credit.
 -- @use read_many session_messages turns write_many inside
+-- @use add_pair
 local function update_session_turns(p)
   local names, members = {}, {}
   for session in pairs(p.touched) do
@@ -17,8 +18,7 @@ local function update_session_turns(p)
       local ready = p.touched[session] == 'ready' or #session_messages(p, session, 'a', 0, 0, 1) > 0
       if ready and score < 0 then
         p.moved = true
-        placed[#placed + 1] = TURNS.free + p.now
-        placed[#placed + 1] = members[i]
+        add_pair(placed, TURNS.free + p.now, members[i])
       elseif not ready and score >= 0 then
         taken[#taken + 1] = members[i]
       end

@@ -1,7 +1,7 @@
 -- Makes sure that a new message will expire in time. Most messages need no index. If each message expires no earlier
 -- than all messages before it, the first message is the next to expire. The field `head`, a lower bound of the time
 -- when it expires, is then enough. A message is indexed only if it expires earlier than a message before it.
--- @use due_name never
+-- @use add_pair due_name never
 local function index_expiry(p, number, expires)
   if expires > NEVER then
     expires = NEVER
@@ -14,7 +14,6 @@ local function index_expiry(p, number, expires)
       p.head, p.marked = expires, true
     end
   elseif expires < NEVER then
-    p.awaited[#p.awaited + 1] = expires
-    p.awaited[#p.awaited + 1] = due_name('e', number)
+    add_pair(p.awaited, expires, due_name('e', number))
   end
 end

@@ -71,8 +71,8 @@ OF_MESSAGES = (
     Bug(
         "a delay ends after the message has expired",
         file="includes/release",
-        right="p.awaited + 1] = math.min(p.now + delay, expires)",
-        wrong="p.awaited + 1] = p.now + delay",
+        right="add_pair(p.awaited, math.min(p.now + delay, expires),",
+        wrong="add_pair(p.awaited, p.now + delay,",
     ),
     Bug(
         "a returned message gets another level",

@@ -105,8 +105,8 @@ OF_TOPICS = (
     Bug(
         "a message that is being spread is behind those that wait",
         file="includes/apply_publish",
-        right="p.awaited[#p.awaited + 1] = 0",
-        wrong="p.awaited[#p.awaited + 1] = 1",
+        right="add_pair(p.awaited, 0,",
+        wrong="add_pair(p.awaited, 1,",
         of="topic",
         aims=("spread", "send_to_spread"),
     ),

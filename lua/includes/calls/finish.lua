@@ -34,7 +34,7 @@ local function finish(p, result)
   if p.run_id ~= p.old_run_id then
     p.changed.run_id = p.run_id
   end
-  local fields = { 'clk', p.logical }
+  local fields = { 'clk', p.offset == 0 and p.now_text or p.logical }
   for name, value in pairs(p.changed) do
     add_pair(fields, name, value)
   end

@@ -1,5 +1,5 @@
 -- Writes the collected changes. One command writes a list; a long list needs several commands.
--- @use add_pair delete_records write_many
+-- @use add_pair delete_records number_text write_many
 local function flush(p)
   if #p.taken > 0 then
     write_many('ZREM', p.order, p.taken)
@@ -77,7 +77,7 @@ local function flush(p)
   end
   if p.bytes ~= 0 then
     -- The size of a message whose record was lost may be unknown. The number of bytes is then wrong (see refuse_full).
-    if redis.call('HINCRBY', p.store, 'bytes', p.bytes) < 0 then
+    if redis.call('HINCRBY', p.store, 'bytes', number_text[p.bytes]) < 0 then
       redis.call('HSET', p.store, 'bytes', 0)
     end
     p.bytes = 0

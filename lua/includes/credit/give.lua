@@ -2,7 +2,7 @@
 -- if the receiver wants that. They are a lease, except in a session, where they are under the lock of the session. A
 -- session is locked, and the word of its messages begins, with the first ones. `pushed` is the number of bytes in the
 -- push. With `more`, the caller gives more sessions and then flushes: they have no messages in common.
--- @use flush index_add index_remove lock_messages next_fence number_runs open_credit turns write_lease
+-- @use flush index_add index_remove lock_messages next_fence number_runs number_text open_credit turns write_lease
 -- @use discard entry inside
 local function give(p, w, side, chosen, pushed, more)
   local c, n, numbers, held = open_credit(p), chosen.n, chosen.numbers, chosen.held
@@ -29,8 +29,7 @@ local function give(p, w, side, chosen, pushed, more)
   elseif not held then
     lock_messages(p, chosen, side.locked)
     write_lease(p, chosen.token, p.logical + p.lock, n, number_runs(side.prefix, numbers))
-    p.granted = chosen.fence
-    p.changed.granted = p.granted
+    p.granted, p.changed.granted = chosen.fence, number_text[chosen.fence]
   end
   if p.noted and not held then
     p.given = p.given or {}

@@ -7,7 +7,7 @@
 local function ranked_keys(p, source, number)
   local c = open_credit(p)
   if not c.ranked then
-    local first = redis.call('ZRANGE', p.grants, 0, 31, 'WITHSCORES')
+    local first = redis.call('ZRANGE', p.grants, '0', '31', 'WITHSCORES')
     c.ranked, c.count = {}, #first < 64 and #first / 2 or nil
     c.none = { ranks = {}, gone = 0, all = true }
     for i = 1, c.count and #first or 0, 2 do

@@ -1,6 +1,6 @@
 -- Does the work of credit at the end of a call: gives ready messages to open grants, chooses and tells who keeps the
 -- due time, completes the answers to the grants of the call, and writes the words.
--- @use number_text write_many
+-- @use digits number_text write_many
 -- @use distribute keep_due_time open_credit rank_of roused_holders tell_holders inside
 local function serve_credit(p)
   local c = open_credit(p)
@@ -50,7 +50,7 @@ local function serve_credit(p)
       .. ' ' .. number_text[w.turn] .. ' ' .. number_text[w.told] .. ' ' .. table.concat(unseen, ',') .. ' ' .. more
     local rank = rank_of(c, w, p.now)
     if rank and rank ~= w.ranked then
-      ranks[#ranks + 1], ranks[#ranks + 2] = rank, key
+      ranks[#ranks + 1], ranks[#ranks + 2] = digits(rank), key
     elseif not rank and w.ranked then
       gone[#gone + 1] = key
     end

@@ -29,7 +29,8 @@ local function choose_messages(p, side, token, most, room, members_of, pushes, s
     if members_of then
       members = members_of(seen, wanted)
     else
-      members = redis.call('ZRANGE', p.order, side.from, side.to, 'BYSCORE', 'LIMIT', seen, wanted)
+      members = redis.call('ZRANGE', p.order, side.from, side.to, 'BYSCORE',
+        'LIMIT', number_text[seen], number_text[wanted])
     end
     local asked, there = #members, #members
     if asked == 0 then

@@ -1,13 +1,13 @@
 -- Stores the messages that check_send has checked. Returns the number of the first message, and the places, counted
 -- from 0, of the messages that duplicate detection has dropped.
--- @use add_pair band due_name index_add index_expiry known_message_ids never note_size records_to_store scheduled
--- @use write_many
+-- @use add_pair band digits due_name index_add index_expiry known_message_ids never note_size number_text
+-- @use records_to_store scheduled write_many
 local function apply_send(p, argv, incoming)
   local known = known_message_ids(p, argv, incoming)
   local sessions, start = incoming.sessions, incoming.at
   local count, stride, at_ttl, at_level, at_id, at_due =
     incoming.count, incoming.stride, incoming.ttl, incoming.level, incoming.id, incoming.due
-  local number = redis.call('HINCRBY', p.store, 'seq', count) - count
+  local number = redis.call('HINCRBY', p.store, 'seq', number_text[count]) - count
   local first, dropped, biggest = number + 1, {}, 0
 
   -- Return the header of a message that is active now.
@@ -27,7 +27,7 @@ local function apply_send(p, argv, incoming)
       fields, next_key = records_to_store(p, number), math.floor(number / 4096) * 4096 + 4096
       f = #fields
     end
-    local name, session = number, sessions and sessions[i]
+    local name, session = digits(number), sessions and sessions[i]
     local header, place, expires, letter = usual, name, usual_end, 'a'
     if stride > 1 then -- most messages have no columns: there is nothing to check
       local id = known and argv[at + at_id] or ''

@@ -108,6 +108,7 @@ _LATER: Final[Mapping[str, str]] = MappingProxyType(
         "released": "leases that lose messages, by token",
         "suspected": "whether a message has become ready as a suspect",
         "stored": "records to write, by key",
+        "sent": "the record of the only message that the call has sent, by its name",
         "given": "the gifts of the call, for the stream of settlements",
         # the way the call runs
         "credits": "what the call knows of credit, once it needs it",

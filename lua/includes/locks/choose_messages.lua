@@ -37,7 +37,8 @@ local function choose_messages(p, side, token, most, room, members_of, pushes, s
       emptied = late == 0
       break
     end
-    local entries, counted, stored = read_entries(p, members, room), {}, members
+    local sent = asked == 1 and p.sent and p.sent[members[1]] -- by this call: it has no entry
+    local entries, counted, stored = sent and { false } or read_entries(p, members, room), {}, members
     if #entries < asked then
       asked, members = #entries, { unpack(members, 1, #entries) }
       stored = members
@@ -62,7 +63,7 @@ local function choose_messages(p, side, token, most, room, members_of, pushes, s
       counted[fit + 1] = nil
     end
     seen = seen + asked
-    local bodies = read_records(p.keys, stored, not p.shared and main and counted or nil)
+    local bodies = sent and { sent } or read_records(p.keys, stored, not p.shared and main and counted or nil)
     if n == 0 then -- the chosen ones of the first part, most often all, are kept in its own lists
       names, numbers, found = members, counted, bodies
     end

@@ -74,6 +74,9 @@ local function apply_send(p, argv, incoming)
       f = f + 2
       fields[f - 1] = name
       fields[f] = record
+      if count == 1 and p.credit ~= '' then
+        p.sent = { [name] = record } -- it may be given to a receiver now
+      end
     end
   end
   if #ids > 0 then

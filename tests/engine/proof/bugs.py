@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tests.engine.proof.hosts import Read, source_at_start
 
-__all__ = ["Bug", "detect", "detect_with_seeds", "search", "with_bug"]
+__all__ = ["Bug", "bugs_in", "detect", "detect_with_seeds", "found_by", "search", "with_bug"]
 
 
 class Bug(NamedTuple):
@@ -24,6 +24,24 @@ class Bug(NamedTuple):
     """The machine that must find it."""
     aims: tuple[str, ...] = ()
     """The rules that bring the machine to the bug, if they do not have the name of the file."""
+
+
+def bugs_in(file: str, *rows: tuple[str, ...]) -> tuple[Bug, ...]:
+    """Return bugs of one file. A row is a name, a text in which "«right→wrong»" marks the change, and any aims."""
+    bugs = []
+    for name, text, *aims in rows:
+        before, _, rest = text.partition("«")
+        right, arrow, wrong = rest.partition("→")
+        wrong, end, after = wrong.partition("»")
+        if not (arrow and end):
+            raise ValueError(f"the bug {name!r} marks no change: {text!r}")
+        bugs.append(Bug(name, file, before + right + after, before + wrong + after, aims=tuple(aims)))
+    return tuple(bugs)
+
+
+def found_by(machine: str, bugs: Iterable[Bug]) -> tuple[Bug, ...]:
+    """Return bugs that this machine must find."""
+    return tuple(bug._replace(of=machine) for bug in bugs)
 
 
 COMPLAINT = (AssertionError,)

@@ -22,7 +22,7 @@ from hypothesis.errors import Flaky
 from sbredis.exceptions import DataLayoutError
 from sbredis.servers import LocalServer
 from tests.engine.model import Refused
-from tests.engine.proof.bugs import Bug, detect, with_bug
+from tests.engine.proof.bugs import Bug, detect, found_by, with_bug
 from tests.engine.proof.comparison import Tally
 from tests.engine.proof.extent import BOUNDS, MACHINES, drive
 from tests.engine.proof.hosts import USUAL, Host, host, with_bounds
@@ -48,7 +48,14 @@ class Finding(NamedTuple):
     how: str
 
 
-BUGS = (*OF_MESSAGES, *BY_NAME, *OF_CALLS, *OF_SESSIONS, *OF_TOPICS, *IN_TRANSACTIONS, *OF_MOVES, *OF_RESERVED)
+BUGS = (
+    *(*OF_MESSAGES, *BY_NAME, *OF_CALLS),
+    *found_by("sessions", OF_SESSIONS),
+    *found_by("topic", OF_TOPICS),
+    *found_by("transactions", IN_TRANSACTIONS),
+    *found_by("moves", OF_MOVES),
+    *found_by("reserved", OF_RESERVED),
+)
 
 COMPLAINTS = (AssertionError, Refused, DataLayoutError)
 """How a machine complains: a comparison, a refusal that the model does not expect, and data without a meaning."""

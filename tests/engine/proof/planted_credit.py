@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import sbredis.client
-from tests.engine.proof.bugs import Bug, detect_with_seeds, search
+from tests.engine.proof.bugs import Bug, bugs_in, detect_with_seeds, search
 
 __all__ = ["CREDIT_BUGS", "find", "text_of"]
 
@@ -31,250 +31,128 @@ RUNS, STEPS = 600, 400
 
 CREDIT_BUGS = (
     # -- the decider: counting
-    Bug(
-        "a gift is handed out before an earlier one",
-        file=DECIDER,
-        right="serial = self._seen.serial + 1\n            early",
-        wrong="serial = min(self._early, default=self._seen.serial + 1)\n            early",
-    ),
-    Bug(
-        "the limit is relative to the last one",
-        file=DECIDER,
-        right="limit = seen.messages + self._wanted\n",
-        wrong="limit = max(self._open, seen.messages) + self._wanted\n",
-    ),
-    Bug(
-        "a push of an earlier prefix is taken",
-        file=DECIDER,
-        right="if push.prefix != self._prefix or (known",
-        wrong="if (known",
-    ),
-    Bug(
-        "a failed call is not asked for again",
-        file=DECIDER,
-        right="self._call_ended(grant)\n        self._again = True",
-        wrong="self._call_ended(grant)\n        self._again = False",
-    ),
-    Bug(
-        "a missing serial is not asked for again",
-        file=DECIDER,
-        right="or now >= self._missing_since + _GAP or limit < self._open",
-        wrong="or limit < self._open",
-    ),
-    Bug(
-        "earlier prefixes are not named",
-        file=DECIDER,
-        right="retired=tuple([(prefix, *serials) for prefix, serials in self._retired.items()]) if self._retired else (),",  # noqa: E501
-        wrong="retired=(),",
-    ),
-    Bug(
-        "gifts are handed out although earlier prefixes are not answered",
-        file=DECIDER,
-        right="while not self._retired:",
-        wrong="while True:",
-    ),
-    Bug(
-        "the gifts of an earlier prefix are handed out twice",
-        file=DECIDER,
-        right="if self._retired.pop(prefix, None) is None:\n                continue\n",
-        wrong="self._retired.pop(prefix, None)\n",
-    ),
-    Bug(
-        "gone messages stay counted as coming",
-        file=DECIDER,
-        right="if reply.last.serial == self._seen.serial and reply.prefix == self._prefix:",
-        wrong="if False:",
-    ),
-    Bug(
-        "gone serials stay missing",
-        file=DECIDER,
-        right="gone_until=reply.last.serial if reply.again else 0",
-        wrong="gone_until=0",
-    ),
-    Bug(
-        "a prefix is always a new one",
-        file=DECIDER,
-        right="begins=not self._met,",
-        wrong="begins=True,",
-    ),
-    Bug(
-        "a prefix that nobody answers is used for ever",
-        file=DECIDER,
-        right="if not self._met and now >= self._used_at + _UNANSWERED:",
-        wrong="if False:",
-    ),
-    Bug(
-        "a new subscription keeps the prefix",
-        file=DECIDER,
-        right="        if event is CreditEvent.TAKEN:\n",
-        wrong="        if event in (CreditEvent.TAKEN, CreditEvent.SUBSCRIBED, CreditEvent.UNSUBSCRIBED):\n",
+    *bugs_in(
+        DECIDER,
+        (
+            "a gift is handed out before an earlier one",
+            "serial = «self._seen.serial + 1→min(self._early, default=self._seen.serial + 1)»\n            early",
+        ),
+        (
+            "the limit is relative to the last one",
+            "limit = «seen.messages→max(self._open, seen.messages)» + self._wanted\n",
+        ),
+        ("a push of an earlier prefix is taken", "if «push.prefix != self._prefix or →»(known"),
+        ("a failed call is not asked for again", "self._call_ended(grant)\n        self._again = «True→False»"),
+        ("a missing serial is not asked for again", "or «now >= self._missing_since + _GAP or →»limit < self._open"),
+        (
+            "earlier prefixes are not named",
+            "«tuple([(prefix, *serials) for prefix, serials in self._retired.items()]) if self._retired else →»(),",
+        ),
+        ("gifts are handed out although earlier prefixes are not answered", "while «not self._retired→True»:"),
+        (
+            "the gifts of an earlier prefix are handed out twice",
+            "«if self._retired.pop(prefix, None) is None:\n                continue→self._retired.pop(prefix, None)»\n",
+        ),
+        (
+            "gone messages stay counted as coming",
+            "if «reply.last.serial == self._seen.serial and reply.prefix == self._prefix→False»:",
+        ),
+        ("gone serials stay missing", "gone_until=«reply.last.serial if reply.again else →»0"),
+        ("a prefix is always a new one", "begins=«not self._met→True»,"),
+        (
+            "a prefix that nobody answers is used for ever",
+            "if «not self._met and now >= self._used_at + _UNANSWERED→False»:",
+        ),
+        (
+            "a new subscription keeps the prefix",
+            (
+                "        if event «is CreditEvent.TAKEN"
+                "→in (CreditEvent.TAKEN, CreditEvent.SUBSCRIBED, CreditEvent.UNSUBSCRIBED)»:\n"
+            ),
+        ),
     ),
     # -- the decider: calls
-    Bug(
-        "what was seen is not reported",
-        file=DECIDER,
-        right="self._unreported_since = min(self._unreported_since, now)",
-        wrong="pass",
-    ),
-    Bug(
-        "interest is not answered",
-        file=DECIDER,
-        right="self._answer_at = min(self._answer_at, now + _ANSWER)",
-        wrong="pass",
-    ),
-    Bug(
-        "nobody calls when something is due",
-        file=DECIDER,
-        right="self._due_at = min(self._due_at, written + reply.due)\n            self.keeps",
-        wrong="self.keeps",
+    *bugs_in(
+        DECIDER,
+        ("what was seen is not reported", "«self._unreported_since = min(self._unreported_since, now)→pass»"),
+        ("interest is not answered", "«self._answer_at = min(self._answer_at, now + _ANSWER)→pass»"),
+        (
+            "nobody calls when something is due",
+            "self.«_due_at = min(self._due_at, written + reply.due)\n            self.→»keeps",
+        ),
     ),
     # -- the dating of locks
-    Bug(
-        "a bound begins when the reply comes",
-        file=DATES,
-        right="clock + _ROUNDED - written * _SPEED",
-        wrong="clock + _ROUNDED - now * _SPEED",
+    *bugs_in(
+        DATES,
+        ("a bound begins when the reply comes", "clock + _ROUNDED - «written→now» * _SPEED"),
+        ("a leap of the clock voids no bound", "            «bounds.clear()→return True»\n"),
     ),
-    Bug(
-        "a leap of the clock voids no bound",
-        file=DATES,
-        right="            bounds.clear()\n",
-        wrong="            return True\n",
-    ),
-    Bug(
-        "a gift is handed out after the end of its lock",
-        file=DECIDER,
-        right="gift if gift.ends is not None and gift.ends > now else gift._replace(ends=None)",
-        wrong="gift",
+    *bugs_in(
+        DECIDER,
+        (
+            "a gift is handed out after the end of its lock",
+            "gift« if gift.ends is not None and gift.ends > now else gift._replace(ends=None)→»",
+        ),
     ),
     # -- the partition: grants
-    Bug(
-        "an older grant is taken",
-        file=MODEL,
-        right="if grant.number <= word.number:\n",
-        wrong="if grant.number == word.number:\n",
-    ),
-    Bug(
-        "a grant for another server process is taken",
-        file=MODEL,
-        right="if grant.run != self.run:",
-        wrong="if False:",
-    ),
-    Bug(
-        "after an epoch a word begins with its old prefix",
-        file=MODEL,
-        right="(grant.number <= word.number or grant.prefix == word.prefix)",
-        wrong="grant.number <= word.number",
-    ),
-    Bug(
-        "an epoch forgets the numbers of grants",
-        file=MODEL,
-        right="            word.unseen.clear()\n\n    def _lapse",
-        wrong="            word.number, word.prefix = 0, ''\n\n    def _lapse",
-    ),
-    Bug(
-        "a new prefix does not count what will be given again",
-        file=MODEL,
-        right="grant.seen.messages + len(names)",
-        wrong="grant.seen.messages",
-    ),
-    Bug(
-        "a word is forgotten too early",
-        file=MODEL,
-        right="WORD_LIFE = DELIVERY_CALLS + 10_000",
-        wrong="WORD_LIFE = 5_000",
-    ),
-    Bug(
-        "too few gifts are given again",
-        file=MODEL,
-        right="range(seen + 1, seen + MOST_PUSHES + 2)",
-        wrong="range(seen + 1, seen + 3)",
-    ),
-    Bug(
-        "the reply counts the pushes of its own call",
-        file=MODEL,
-        right="            reply._replace(limit=one.word.limit,",
-        wrong="            reply._replace(last=one.word.last, limit=one.word.limit,",
-    ),
-    Bug(
-        "a message is given although nobody listens",
-        file=MODEL,
-        right="self.hears, self.calling, self.callers_told = hears, ",
-        wrong="self.hears, self.calling, self.callers_told = lambda _: True, ",
+    *bugs_in(
+        MODEL,
+        ("an older grant is taken", "if grant.number «<=→==» word.number:\n"),
+        ("a grant for another server process is taken", "if «grant.run != self.run→False»:"),
+        (
+            "after an epoch a word begins with its old prefix",
+            "«(grant.number <= word.number or grant.prefix == word.prefix)→grant.number <= word.number»",
+        ),
+        (
+            "an epoch forgets the numbers of grants",
+            "            word.«unseen.clear()→number, word.prefix = 0, ''»\n\n    def _lapse",
+        ),
+        ("a new prefix does not count what will be given again", "grant.seen.messages« + len(names)→»"),
+        ("a word is forgotten too early", "WORD_LIFE = «DELIVERY_CALLS + 10_000→5_000»"),
+        ("too few gifts are given again", "range(seen + 1, seen + «MOST_PUSHES + 2→3»)"),
+        (
+            "the reply counts the pushes of its own call",
+            "            reply._replace(«limit→last=one.word.last, limit»=one.word.limit,",
+        ),
+        (
+            "a message is given although nobody listens",
+            "self.hears, self.calling, self.callers_told = «hears→lambda _: True», ",
+        ),
     ),
     # -- the partition: suspects
-    Bug(
-        "a suspect is given with those behind it",
-        file=MODEL,
-        right="            room -= size\n            if self._suspect(name):\n",
-        wrong="            room -= size\n            if False:\n",
-    ),
-    Bug(
-        "a suspect is given with those before it",
-        file=MODEL,
-        right="if size > room or (chosen and self._suspect(name)):",
-        wrong="if size > room:",
-    ),
-    Bug(
-        "a suspect is given to a receiver that takes none",
-        file=MODEL,
-        right="return ready if word.suspects else",
-        wrong="return ready if True else",
+    *bugs_in(
+        MODEL,
+        (
+            "a suspect is given with those behind it",
+            "            room -= size\n            if «self._suspect(name)→False»:\n",
+        ),
+        ("a suspect is given with those before it", "if size > room« or (chosen and self._suspect(name))→»:"),
+        ("a suspect is given to a receiver that takes none", "return ready if «word.suspects→True» else"),
     ),
     # -- the partition: interest, due times, ends
-    Bug(
-        "interest that nobody answers is not passed on",
-        file=MODEL,
-        right="word.told_at, word.passed = None, True",
-        wrong="pass",
-    ),
-    Bug(
-        "what is too large to push is not announced",
-        file=MODEL,
-        right="while caller is None and self._announce(source, known()):",
-        wrong="while False:",
-    ),
-    Bug(
-        "receivers that are gone hide the others",
-        file=MODEL,
-        right="room = MOST_KNOWN - sum(word.key in known for word in able)",
-        wrong="room = MOST_KNOWN - len(known)",
-    ),
-    Bug(
-        "a receiver without credit gets no news",
-        file=MODEL,
-        right="return self.credit > 0 or self.announced",
-        wrong="return self.credit > 0",
-    ),
-    Bug(
-        "the next keeper is not told",
-        file=MODEL,
-        right="if word.told_at is not None or self._tell(word):\n                self.asked_at",
-        wrong="if True:\n                self.asked_at",
-    ),
-    Bug(
-        "if the keepers die, nobody calls",
-        file=MODEL,
-        right="elif self._known_due() < self.now + OTHERS_WITHIN and",
-        wrong="elif False and",
-    ),
-    Bug(
-        "a keeper is not told of an earlier time",
-        file=MODEL,
-        right="if one is None or one.calls_at <= due:",
-        wrong="if True:",
-    ),
-    Bug(
-        "a receiver is not told that its credit has ended",
-        file=MODEL,
-        right="            self.untold.append(word.key)\n",
-        wrong="            pass\n",
-    ),
-    Bug(
-        "messages stay locked when their session is free",
-        file=MODEL,
-        right="            elif lease.source == source:\n                del self.leases[of]\n",
-        wrong="            elif lease.source == source:\n",
+    *bugs_in(
+        MODEL,
+        ("interest that nobody answers is not passed on", "«word.told_at, word.passed = None, True→pass»"),
+        (
+            "what is too large to push is not announced",
+            "while «caller is None and self._announce(source, known())→False»:",
+        ),
+        (
+            "receivers that are gone hide the others",
+            "room = MOST_KNOWN - «sum(word.key in known for word in able)→len(known)»",
+        ),
+        ("a receiver without credit gets no news", "return self.credit > 0« or self.announced→»"),
+        (
+            "the next keeper is not told",
+            "if «word.told_at is not None or self._tell(word)→True»:\n                self.asked_at",
+        ),
+        ("if the keepers die, nobody calls", "elif «self._known_due() < self.now + OTHERS_WITHIN→False» and"),
+        ("a keeper is not told of an earlier time", "if «one is None or one.calls_at <= due→True»:"),
+        ("a receiver is not told that its credit has ended", "            «self.untold.append(word.key)→pass»\n"),
+        (
+            "messages stay locked when their session is free",
+            "            elif lease.source == source:\n«                del self.leases[of]\n→»",
+        ),
     ),
 )
 

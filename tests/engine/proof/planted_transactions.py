@@ -2,291 +2,120 @@
 
 from __future__ import annotations
 
-from tests.engine.proof.bugs import Bug
+from tests.engine.proof.bugs import bugs_in
 
 __all__ = ["IN_TRANSACTIONS"]
 
 IN_TRANSACTIONS = (
-    Bug(
-        "two operations settle one message",
-        file="includes/check_operation",
-        right="p.seen or {}",
-        wrong="{}",
-        of="transactions",
+    *bugs_in(
+        "includes/check_operation",
+        ("two operations settle one message", "«p.seen or →»{}"),
+        ("two states of one session count in full", "«p.stated or →»{}"),
+        ("a transaction takes a lost lock", "#lost > «0→1000»"),
+        ("a transaction takes a dead letter of a dead letter", "if «not tonumber(groups[g].members[i])→false» then"),
     ),
-    Bug(
-        "two states of one session count in full",
-        file="includes/check_operation",
-        right="p.stated or {}",
-        wrong="{}",
-        of="transactions",
+    *bugs_in(
+        "includes/check_transaction",
+        ("the operations of a transaction overfill a queue", "«pending[p.store]→0», nil"),
+        (
+            "a watermark takes the message of a transaction before",
+            "p.watermarks«, p.last_sent = nil,→ =» nil, nil, nil, nil, nil",
+            "fill_up_in_one_call",
+        ),
+        ("a refusal names the operation before", "refuse_part(i«→ - 1», last)"),
+        ("a refused transaction has settled its messages", "p.seen, p.stated«→ = p.seen, p.stated --»"),
+        (
+            "a refused transaction of a call still stores its messages",
+            (
+                "«local from, pending = transaction.from, {}"
+                "→participants.q = participants.q or {}\n  local from, pending = transaction.from, participants.q»"
+            ),
+            "fill_up_in_one_call",
+        ),
+        (
+            "the quota does not know of the transactions before",
+            "p.unwritten = «(p.unwritten or 0) + other.bytes→nil»",
+            "fill_up_in_one_call",
+        ),
+        (
+            "the quota knows only of its own partition",
+            "other«.store == p.store→ == p» and other.bytes ~= 0",
+            "fill_up_in_one_call",
+        ),
+        (
+            "a scheduled message is published before it is written",
+            "      «flush(p) →»-- these",
+            "publish_what_the_call_schedules",
+        ),
+        (
+            "wrong knowledge of a participant refuses other transactions",
+            "«→p = participants[2] and participants[2].refused and participants[2] or p\n    »if p.refused then",
+        ),
     ),
-    Bug(
-        "the operations of a transaction overfill a queue",
-        file="includes/check_transaction",
-        right="pending[p.store], nil",
-        wrong="0, nil",
-        of="transactions",
+    *bugs_in(
+        "includes/advance_participants",
+        ("only the first participant does its due work", "for place = 1, «count→1» do"),
+        ("each participant does a whole share", "«math.ceil(100 / count)→100»"),
+        ("each participant reads as much as all may", "«math.floor(2097152 / count)→2097152»"),
+        ("each transaction does due work", "if «participants[1].advanced→false» then"),
     ),
-    Bug(
-        "a transaction takes a lost lock",
-        file="includes/check_operation",
-        right="#lost > 0",
-        wrong="#lost > 1000",
-        of="transactions",
+    *bugs_in(
+        "transact",
+        ("only the first participant is written", "for place = «count, 1, -→1, »1 do"),
+        ("a repeated transaction has no results", "place == «1→9» and"),
+        ("subscriptions are written only if they take part", "finish_targets(«targets→{}»)"),
+        ("a refusal ends the call", "    results[i + 1] = '!' .. refused.err\n«→    transactions = {}\n»"),
     ),
-    Bug(
-        "a transaction takes a dead letter of a dead letter",
-        file="includes/check_operation",
-        right="if not tonumber(groups[g].members[i]) then",
-        wrong="if false then",
-        of="transactions",
+    *bugs_in("includes/check_once", ("a key is known after its window", "«tonumber(known[i]) > p.now→known[i]» then")),
+    *bugs_in("includes/apply_once", ("a forgotten key leaves its bytes", "size, count = size« - #list[i]→»,")),
+    *bugs_in(
+        "includes/check_advance",
+        ("a watermark advances from any value", "«(stored or '') ~= expected→false»"),
+        ("a removed watermark still counts", "«value == '' and -1 or→»"),
     ),
-    Bug(
-        "only the first participant does its due work",
-        file="includes/advance_participants",
-        right="for place = 1, count do",
-        wrong="for place = 1, 1 do",
-        of="transactions",
+    *bugs_in(
+        "includes/apply_advance",
+        ("a watermark forgets the message that was sent with it", "p.last_sent or «plan.number→0»"),
     ),
-    Bug(
-        "each participant does a whole share",
-        file="includes/advance_participants",
-        right="math.ceil(100 / count)",
-        wrong="100",
-        of="transactions",
+    *bugs_in(
+        "includes/open_targets", ("a subscription that takes part is opened twice", "«open and open[keys[at]] or →»{")
     ),
-    Bug(
-        "each participant reads as much as all may",
-        file="includes/advance_participants",
-        right="math.floor(2097152 / count)",
-        wrong="2097152",
-        of="transactions",
+    *bugs_in(
+        "includes/open_participants", ("a failover goes unnoticed by other participants", "{ «argv[1]→'?'», words")
     ),
-    Bug(
-        "only the first participant is written",
-        file="transact",
-        right="for place = count, 1, -1 do",
-        wrong="for place = 1, 1 do",
-        of="transactions",
+    *bugs_in("includes/release_from_lease", ("two operations on one lease count it twice", "= mine«.lease→»")),
+    *bugs_in(
+        "includes/apply_operation",
+        ("abandoned in a transaction, a delivery always counts", "plan, argv, «argv[1]→'1'»)"),
     ),
-    Bug(
-        "a key is known after its window",
-        file="includes/check_once",
-        right="tonumber(known[i]) > p.now then",
-        wrong="known[i] then",
-        of="transactions",
+    *bugs_in(
+        "includes/refuse_full",
+        ("the state of a session ignores the messages before it", "«(p.pending or 0) + →»growth"),
+        ("messages of a transaction before are not due yet", "«flush(p.beside[i])→»", "need_room_in_one_call"),
     ),
-    Bug(
-        "a forgotten key leaves its bytes",
-        file="includes/apply_once",
-        right="size, count = size - #list[i],",
-        wrong="size, count = size,",
-        of="transactions",
+    *bugs_in(
+        "includes/apply_transaction",
+        ("a message is settled by two transactions of a call", "«p.settled[names[j]] = true→»"),
+        (
+            "a subscription of an earlier transaction is forgotten",
+            "targets[target], targets[«#targets + →»1] = true, target",
+        ),
     ),
-    Bug(
-        "a watermark advances from any value",
-        file="includes/check_advance",
-        right="(stored or '') ~= expected",
-        wrong="false",
-        of="transactions",
+    *bugs_in(
+        "includes/still_held",
+        ("a lease counts as it was before the call", "«lease = lease or p.released and p.released[token]→»"),
     ),
-    Bug(
-        "a watermark forgets the message that was sent with it",
-        file="includes/apply_advance",
-        right="p.last_sent or plan.number",
-        wrong="p.last_sent or 0",
-        of="transactions",
+    *bugs_in(
+        "includes/check_publish",
+        ("the fence of a transaction before is not seen", "«p.changed.route_fence or →»", "lose_the_role_in_a_call"),
     ),
-    Bug(
-        "a watermark takes the message of a transaction before",
-        file="includes/check_transaction",
-        right="p.watermarks, p.last_sent = nil, nil, nil, nil, nil, nil",
-        wrong="p.watermarks = nil, nil, nil, nil, nil",
-        of="transactions",
-        aims=("fill_up_in_one_call",),
+    *bugs_in(
+        "includes/refuse_while_due",
+        ("a call that puts one transaction off ends as a whole", "if «p.advanced→false» then", "need_room_in_one_call"),
+        ("a call forgets its lane with a refused transaction", "p.lane = «lane→''»", "need_room_in_one_call"),
     ),
-    Bug(
-        "a removed watermark still counts",
-        file="includes/check_advance",
-        right="value == '' and -1 or",
-        wrong="",
-        of="transactions",
-    ),
-    Bug(
-        "a subscription that takes part is opened twice",
-        file="includes/open_targets",
-        right="open and open[keys[at]] or {",
-        wrong="{",
-        of="transactions",
-    ),
-    Bug(
-        "a failover goes unnoticed by other participants",
-        file="includes/open_participants",
-        right="{ argv[1], words",
-        wrong="{ '?', words",
-        of="transactions",
-    ),
-    Bug(
-        "two operations on one lease count it twice",
-        file="includes/release_from_lease",
-        right="= mine.lease",
-        wrong="= mine",
-        of="transactions",
-    ),
-    Bug(
-        "abandoned in a transaction, a delivery always counts",
-        file="includes/apply_operation",
-        right="plan, argv, argv[1])",
-        wrong="plan, argv, '1')",
-        of="transactions",
-    ),
-    Bug(
-        "a repeated transaction has no results",
-        file="transact",
-        right="place == 1 and",
-        wrong="place == 9 and",
-        of="transactions",
-    ),
-    Bug(
-        "a refusal names the operation before",
-        file="includes/check_transaction",
-        right="refuse_part(i, last)",
-        wrong="refuse_part(i - 1, last)",
-        of="transactions",
-    ),
-    Bug(
-        "subscriptions are written only if they take part",
-        file="transact",
-        right="finish_targets(targets)",
-        wrong="finish_targets({})",
-        of="transactions",
-    ),
-    Bug(
-        "the state of a session ignores the messages before it",
-        file="includes/refuse_full",
-        right="(p.pending or 0) + growth",
-        wrong="growth",
-        of="transactions",
-    ),
-    Bug(
-        "a refused transaction has settled its messages",
-        file="includes/check_transaction",
-        right="p.seen, p.stated",
-        wrong="p.seen, p.stated = p.seen, p.stated --",
-        of="transactions",
-    ),
-    Bug(
-        "a refused transaction of a call still stores its messages",
-        file="includes/check_transaction",
-        right="local from, pending = transaction.from, {}",
-        wrong="participants.q = participants.q or {}\n  local from, pending = transaction.from, participants.q",
-        of="transactions",
-        aims=("fill_up_in_one_call",),
-    ),
-    Bug(
-        "a message is settled by two transactions of a call",
-        file="includes/apply_transaction",
-        right="p.settled[names[j]] = true",
-        wrong="",
-        of="transactions",
-    ),
-    Bug(
-        "a lease counts as it was before the call",
-        file="includes/still_held",
-        right="lease = lease or p.released and p.released[token]",
-        wrong="",
-        of="transactions",
-    ),
-    Bug(
-        "the quota does not know of the transactions before",
-        file="includes/check_transaction",
-        right="p.unwritten = (p.unwritten or 0) + other.bytes",
-        wrong="p.unwritten = nil",
-        of="transactions",
-        aims=("fill_up_in_one_call",),
-    ),
-    Bug(
-        "the quota knows only of its own partition",
-        file="includes/check_transaction",
-        right="other.store == p.store and other.bytes ~= 0",
-        wrong="other == p and other.bytes ~= 0",
-        of="transactions",
-        aims=("fill_up_in_one_call",),
-    ),
-    Bug(
-        "a scheduled message is published before it is written",
-        file="includes/check_transaction",
-        right="      flush(p) -- these",
-        wrong="      -- these",
-        of="transactions",
-        aims=("publish_what_the_call_schedules",),
-    ),
-    Bug(
-        "the fence of a transaction before is not seen",
-        file="includes/check_publish",
-        right="p.changed.route_fence or ",
-        wrong="",
-        of="transactions",
-        aims=("lose_the_role_in_a_call",),
-    ),
-    Bug(
-        "messages of a transaction before are not due yet",
-        file="includes/refuse_full",
-        right="flush(p.beside[i])",
-        wrong="",
-        of="transactions",
-        aims=("need_room_in_one_call",),
-    ),
-    Bug(
-        "a call that puts one transaction off ends as a whole",
-        file="includes/refuse_while_due",
-        right="if p.advanced then",
-        wrong="if false then",
-        of="transactions",
-        aims=("need_room_in_one_call",),
-    ),
-    Bug(
-        "a call forgets its lane with a refused transaction",
-        file="includes/refuse_while_due",
-        right="p.lane = lane",
-        wrong="p.lane = ''",
-        of="transactions",
-        aims=("need_room_in_one_call",),
-    ),
-    Bug(
-        "a refusal ends the call",
-        file="transact",
-        right="    results[i + 1] = '!' .. refused.err\n",
-        wrong="    results[i + 1] = '!' .. refused.err\n    transactions = {}\n",
-        of="transactions",
-    ),
-    Bug(
-        "each transaction does due work",
-        file="includes/advance_participants",
-        right="if participants[1].advanced then",
-        wrong="if false then",
-        of="transactions",
-    ),
-    Bug(
-        "a subscription of an earlier transaction is forgotten",
-        file="includes/apply_transaction",
-        right="targets[target], targets[#targets + 1] = true, target",
-        wrong="targets[target], targets[1] = true, target",
-        of="transactions",
-    ),
-    Bug(
-        "wrong knowledge of a participant refuses other transactions",
-        file="includes/check_transaction",
-        right="if p.refused then",
-        wrong="p = participants[2] and participants[2].refused and participants[2] or p\n    if p.refused then",
-        of="transactions",
-    ),
-    Bug(
-        "a deleted message takes another's record along",
-        file="includes/delete_later",
-        right="gone.stored[n + i] = stored[i]",
-        wrong="gone.stored[n + i] = names[i]",
-        of="transactions",
+    *bugs_in(
+        "includes/delete_later",
+        ("a deleted message takes another's record along", "gone.stored[n + i] = «stored→names»[i]"),
     ),
 )

@@ -6,17 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from sbredis.engine import NEVER
+from sbredis.engine import NEVER, Lock, PartitionSettings
 from tests.engine.model.values import (
     REAL_BOUNDS,
     Bounds,
     Lane,
-    Lock,
     Message,
     MessageLease,
     Session,
     SessionRow,
-    Settings,
     Snapshot,
     row,
 )
@@ -49,7 +47,7 @@ class Store:
 class Contents:
     """The state of one partition."""
 
-    settings: Settings = field(default_factory=Settings)
+    settings: PartitionSettings = field(default_factory=PartitionSettings)
     bounds: Bounds = REAL_BOUNDS
     layout: str = "2"
     exists: bool = False
@@ -228,7 +226,7 @@ class Contents:
             announced=self.announced,
         )
 
-    def _told_settings(self) -> Settings:
+    def _told_settings(self) -> PartitionSettings:
         """Return the settings; the limits of the store are those of the store's owner."""
         owner = self.store.carriers[0].settings
         if not self.exists:

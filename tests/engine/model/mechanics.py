@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NoReturn, Self, TypeVar
 
 from sbredis.engine import NEVER
@@ -63,7 +64,7 @@ class Mechanics(DueWork):
             self._refuse(*refusal)
         result = act()
         if call.lane:
-            self._note(call, again or (lambda _: replace(result, more=False)))  # type: ignore[type-var]
+            self._note(call, again or (lambda _: _without_more(result)))
         self._end(call.now)
         return result
 
@@ -198,3 +199,9 @@ class Mechanics(DueWork):
         """Return whether a token has the lock on a session when a call begins."""
         lease = self.leases.get(token)
         return lease is not None and lease.session == name is not None and lease.until > self._clock(call)[0]
+
+
+def _without_more(result: Any) -> Any:
+    """Return an answer as a repetition gives it, which does no due work."""
+    changed: Callable[..., Any] = getattr(result, "_replace", partial(replace, result))
+    return changed(more=False)

@@ -4,28 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import accumulate
 
-from sbredis.engine import NEVER
+from sbredis.engine import NEVER, Awoken, Lock, PartitionSettings, Purged, Redrive, Redriven, Renewed, Settled
 from tests.engine.model.receiving import Receiving
 from tests.engine.model.sending import session_of
-from tests.engine.model.values import (
-    MOST,
-    Awoken,
-    Call,
-    Counts,
-    Lock,
-    Message,
-    Plan,
-    Purged,
-    Redrive,
-    Redriven,
-    Renewed,
-    Settings,
-    Settled,
-    Together,
-)
+from tests.engine.model.values import MOST, Call, Counts, Message, Plan, Together
 from tests.engine.terms import BANDS, RESERVED, TRANSITIONS, Event, Side, State
 
 
@@ -51,7 +35,7 @@ class Model(Receiving):
         plan = self.plan_settle(call, Together(), locks, event, interrupted=interrupted)
 
         def answer(settled: Settled) -> Settled:
-            return replace(settled, more=self.more)
+            return settled._replace(more=self.more)
 
         return self._carry_out(call, plan, answer)
 
@@ -78,7 +62,7 @@ class Model(Receiving):
                     message.changes = lock.changes or message.changes
                     self._move(message, event, call.now, delay=lock.delay, interrupted=interrupted)
             self._forget_empty_leases()
-            return Settled(tuple(lost), tuple(unfit))
+            return Settled(False, tuple(lost), tuple(unfit))
 
         return Plan(act, 1 <= len(locks) <= MOST and all(0 <= lock.delay <= NEVER for lock in locks), strict=strict)
 
@@ -104,7 +88,7 @@ class Model(Receiving):
             return self._renew(call, locks, leases)
 
         def again(later: Call) -> Renewed:
-            return replace(first, lock=max(0, until[0] - self._clock(later)[0]), more=False)
+            return first._replace(lock=max(0, until[0] - self._clock(later)[0]), more=False)
 
         sound = 1 <= len(locks) + len(leases) <= MOST
         first = self._perform(call, act, sound=sound, again=again)
@@ -156,7 +140,7 @@ class Model(Receiving):
                     self._move(message, Event.RENEW, call.now)
                 self._hold(old, until, whole.messages, whole.session)
         names = tuple(message.name for message in apart)
-        return Renewed(self.settings.lock_duration, tuple(lost), names, self.more, tuple(ended))
+        return Renewed(self.more, self.settings.lock_duration, tuple(lost), names, tuple(ended))
 
     def redrive(self, call: Call, messages: Sequence[Redrive]) -> Redriven:
         """Move dead letters that are not locked back to the main side, the first ones that fit, as new messages."""
@@ -182,7 +166,7 @@ class Model(Receiving):
                 message.time_to_live = NEVER if one.time_to_live is None else min(one.time_to_live, NEVER)
                 self._move(message, Event.REDRIVE, call.now)
                 self.touched |= {session} if session is not None else set()
-            return Redriven(first, missing, tuple(unfit), len(there) - fit, self.dead_seq, self.more)
+            return Redriven(self.more, first, missing, tuple(unfit), len(there) - fit, self.dead_seq)
 
         redrivable = {state for of, state, event in TRANSITIONS if event is Event.REDRIVE and of is Side.DEAD}
         names = [one.name for one in messages]
@@ -233,7 +217,7 @@ class Model(Receiving):
             onwards = place(looked[-1]) + 1 if used_up else None
             for message in old:
                 self._move(message, Event.PURGE, call.now)
-            return Purged(len(old), onwards, self.more)
+            return Purged(self.more, len(old), onwards)
 
         purgeable = {state for of, state, event in TRANSITIONS if event is Event.PURGE and of is side}
         sound = 1 <= share <= MOST and before >= 0 and start >= 0 and (session is None or side is Side.MAIN)
@@ -262,15 +246,15 @@ class Model(Receiving):
         """Do only due work."""
 
         def act() -> Awoken:
-            return Awoken(self._next_due(call.now, self.offset), self.more)
+            return Awoken(self.more, self._next_due(call.now, self.offset))
 
         def again(later: Call) -> Awoken:
-            return replace(awoken, due=self._next_due(later.now, self._clock(later)[0] - later.now))
+            return awoken._replace(due=self._next_due(later.now, self._clock(later)[0] - later.now))
 
         awoken = self._perform(call, act, share=5 * self.bounds.share, again=again)
         return awoken
 
-    def configure(self, call: Call, settings: Settings, *, create: bool = False) -> int:
+    def configure(self, call: Call, settings: PartitionSettings, *, create: bool = False) -> int:
         """Make the partition. If it exists already, do all due work, and then set the settings and the version of the
         call.
         """

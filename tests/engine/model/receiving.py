@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from itertools import accumulate
 
-from sbredis.engine import MAXIMUM_REPLY_BYTES
+from sbredis.engine import MAXIMUM_REPLY_BYTES, Peeked, Received
 from tests.engine.model.sending import Sending
-from tests.engine.model.values import LETTERS, MOST, ROOM, Call, Message, Mode, Peeked, Received
+from tests.engine.model.values import LETTERS, MOST, ROOM, Call, Message, Mode
 from tests.engine.terms import Event, Side, State
 
 
@@ -55,7 +54,7 @@ class Receiving(Sending):
             event = Event.RECEIVE if mode == "lock" else Event.RECEIVE_AND_DELETE
             given = self._give_out(found, event, token, call.now)
             if session is not None and given.lock:
-                given = replace(given, lock=self.leases[token].until - self.clk)
+                given = given._replace(lock=self.leases[token].until - self.clk)
             return given
 
         return self._perform(
@@ -124,22 +123,22 @@ class Receiving(Sending):
                 self._move(message, event, call.now)
             absent.extend(name for name in names if name not in there)
             if absent:
-                return Received(missing=tuple(absent), more=self.more)
+                return Received(self.more, 0, (), tuple(absent))
             if fit < len(found) and mode == "delete":
                 fit = 0
             left = len(found) - fit
             given.extend(found[:fit])
             given_out = self._give_out(given, event, token, call.now)
             fence = given_out.fence
-            return replace(by_number(given_out), left=left)
+            return by_number(given_out)._replace(left=left)
 
         def again(later: Call) -> Received:
             if absent:
-                return Received(missing=tuple(absent))
-            return replace(by_number(self._still(later, token, given, fence)), left=left)
+                return Received(False, 0, (), tuple(absent))
+            return by_number(self._still(later, token, given, fence))._replace(left=left)
 
         def by_number(received: Received) -> Received:
-            return replace(received, messages=tuple(replace(one, state="g") for one in received.messages))
+            return received._replace(messages=tuple(one._replace(state="g") for one in received.messages))
 
         refusal = self._refusal_of_receive()
         if (not refusal and any(not name.startswith("d") for name in names)) or (not refusal and session is not None):
@@ -177,19 +176,19 @@ class Receiving(Sending):
 
     def _give_out(self, found: list[Message], event: Event, token: str, now: int) -> Received:
         if not found:
-            return Received(more=self.more)
+            return Received(self.more, 0, ())
         given = tuple(message.delivery() for message in found)
         for message in found:
             self._move(message, event, now)
         if found[0].state not in (State.LOCKED, State.HELD):
-            return Received(given, more=self.more)
+            return Received(self.more, 0, given)
         for message in found:
             message.token = token
         fence = 0
         if found[0].state is State.LOCKED:
             self._hold(token, self.clk + self.settings.lock_duration, found)
             self.granted = fence = self.granted + 1
-        return Received(given, lock=self.settings.lock_duration, more=self.more, fence=fence)
+        return Received(self.more, self.settings.lock_duration, given, fence=fence)
 
     def _still(self, call: Call, token: str, given: Sequence[Message], fence: int) -> Received:
         """Answer a repeated receive.
@@ -200,8 +199,8 @@ class Receiving(Sending):
         left = lease.until - now if lease else 0
         still = [message for message in given if message.token == token] if left > 0 else []
         if not still:
-            return Received(fence=fence)
-        return Received(tuple(message.delivery() for message in still), lock=left, fence=fence)
+            return Received(False, 0, (), fence=fence)
+        return Received(False, left, tuple(message.delivery() for message in still), fence=fence)
 
     def peek(
         self,
@@ -217,9 +216,7 @@ class Receiving(Sending):
         """Return messages from this number on, by number, in their states after all due work; change nothing."""
         sound = start >= 0 and 1 <= wanted <= MOST and room >= 1 and set(states) <= set(LETTERS)
         self._check_reading(
-            call,
-            sound=sound and (session is None or side is Side.MAIN),
-            early=self._none_has_sessions(session),
+            call, sound=sound and (session is None or side is Side.MAIN), early=self._none_has_sessions(session)
         )
         found: list[Message] = []
         there = self._foreseen(call)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sbredis.engine import NEVER, decode
+from sbredis.engine import NEVER, Outgoing, Sent, Undone, decode
 from sbredis.exceptions import DataLayoutError
 from tests.engine.model.mechanics import Mechanics
-from tests.engine.model.values import MOST, Call, Message, Outgoing, Plan, Sent, Stored, Together, Undone
+from tests.engine.model.values import MOST, Call, Message, Plan, Stored, Together
 from tests.engine.terms import LEVELS, Event, State
 
 
@@ -28,7 +28,7 @@ class Sending(Mechanics):
         ``columns`` are the columns of the request: only a request with message ids removes old ids.
         """
         plan = self.plan_send(call, Together(), messages, columns=columns)
-        return self._carry_out(call, plan, lambda stored: Sent(stored.first, len(stored.dropped), self.more))
+        return self._carry_out(call, plan, lambda stored: Sent(self.more, stored.first, len(stored.dropped)))
 
     def plan_send(self, call: Call, together: Together, messages: Sequence[Outgoing], *, columns: str = "tlid") -> Plan:
         now, window = call.now, self.settings.duplicate_window
@@ -126,13 +126,10 @@ class Sending(Mechanics):
             if not missing:
                 for message in found:
                     self._move(message, Event.CANCEL, call.now)
-            return Undone(missing, self.more)
+            return Undone(self.more, missing)
 
         return self._perform(
-            call,
-            act,
-            sound=self._are_names(names),
-            undecided=lambda: self._some_not_to_come(call, names),
+            call, act, sound=self._are_names(names), undecided=lambda: self._some_not_to_come(call, names)
         )
 
     def _cancellable(self, names: Sequence[str]) -> tuple[list[Message], tuple[str, ...]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sbredis.engine import Accepted, Purged, SessionsListed
 from tests.engine.model.operations import Model
-from tests.engine.model.values import MOST, Accepted, Call, Listed, Message, Plan, Purged, Session, Together, Told
+from tests.engine.model.values import MOST, Call, Message, Plan, Session, Together, Told
 from tests.engine.terms import Event, Side, State
 
 __all__ = ["SessionModel"]
@@ -26,8 +27,8 @@ class SessionModel(Model):
         def again(later: Call) -> Accepted:
             first, logical = found[0], self._clock(later)[0]
             if first.outcome == "taken" and self._has_lock(name, token, later):
-                return Accepted("taken", name, self.leases[token].until - logical, fence=first.fence)
-            return Accepted("none" if first.outcome == "taken" else first.outcome, name)
+                return Accepted(False, self.leases[token].until - logical, "taken", name, first.fence)
+            return Accepted(False, 0, "none" if first.outcome == "taken" else first.outcome, name, 0)
 
         return self._perform(
             call,
@@ -59,11 +60,11 @@ class SessionModel(Model):
         session = self.sessions.setdefault(name, Session())
         if session.token:
             lapsing = self.leases[session.token].until <= self.clk
-            return Accepted("lapsing" if lapsing else "locked", name, more=self.more)
+            return Accepted(self.more, 0, "lapsing" if lapsing else "locked", name, 0)
         session.token, session.barred, session.free = token, False, None
         self._hold(token, self.clk + self.settings.lock_duration, [], name)
         self.granted += 1
-        return Accepted("taken", name, self.settings.lock_duration, more=self.more, fence=self.granted)
+        return Accepted(self.more, self.settings.lock_duration, "taken", name, self.granted)
 
     def _lost(self, call: Call, name: str, token: str) -> tuple[str, str] | None:
         return None if self._has_lock(name, token, call) else ("LOST", "session")
@@ -128,7 +129,7 @@ class SessionModel(Model):
         self._check_reading(call, early=self._none_has_sessions())
         return self.sessions[name].state if name in self.sessions else None
 
-    def list_sessions(self, call: Call, wanted: int, after: str | None = None) -> Listed:
+    def list_sessions(self, call: Call, wanted: int, after: str | None = None) -> SessionsListed:
         """Return the sessions that have a state, or active or held messages, ordered by name."""
         self._check_reading(call, sound=1 <= wanted <= MOST, early=self._none_has_sessions())
         there = {key for key, one in self.sessions.items() if one.state is not None}
@@ -140,13 +141,13 @@ class SessionModel(Model):
             if after is not None and _in_order(name) <= _in_order(after):
                 continue
             if len(names) == wanted or looked == 4 * wanted:
-                return Listed(tuple(names), (), last, more)
+                return SessionsListed(tuple(names), (), last, more)
             looked, last = looked + 1, name
             names += [name] if name in listed else []
         full = len(names) == wanted or looked == 4 * wanted
-        return Listed(tuple(names), (), last if full else None, more)
+        return SessionsListed(tuple(names), (), last if full else None, more)
 
-    def list_sessions_since(self, call: Call, wanted: int, since: int, skip: int = 0) -> Listed:
+    def list_sessions_since(self, call: Call, wanted: int, since: int, skip: int = 0) -> SessionsListed:
         """Return the sessions whose state was set at this time or later, ordered by the time of the state."""
         self._check_reading(call, sound=1 <= wanted <= MOST, early=self._none_has_sessions())
         found = sorted(
@@ -154,9 +155,8 @@ class SessionModel(Model):
             for name, one in self.sessions.items()
             if one.state is not None and one.stated >= since
         )[skip : skip + wanted]
-        return Listed(
-            tuple(name.decode() for _, name in found), tuple(time for time, _ in found), more=self._overdue(call)
-        )
+        names, times = tuple(name.decode() for _, name in found), tuple(time for time, _ in found)
+        return SessionsListed(names, times, None, self._overdue(call))
 
     def _of_sessions(self) -> Iterator[Message]:
         return (one for one in self.messages[Side.MAIN].values() if one.session is not None)
@@ -179,7 +179,7 @@ class SessionModel(Model):
                     others = True
                     break
             self.touched.add(name)
-            return Purged(moved, 0 if others else None, self.more)
+            return Purged(self.more, moved, 0 if others else None)
 
         return self._perform(
             call,

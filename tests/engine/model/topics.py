@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sbredis.engine import NEVER
+from sbredis.engine import NEVER, Copy, Delivery, Outgoing, Sent
 from tests.engine.model.sending import session_of
 from tests.engine.model.sessions import SessionModel
-from tests.engine.model.values import MOST, Call, Copy, Delivery, Message, Outgoing, Plan, Sent, Stored, Together
+from tests.engine.model.values import MOST, Call, Message, Plan, Stored, Together
 from tests.engine.terms import EPOCH_LEAP, Event, Side, State
 
 __all__ = ["TopicModel"]
@@ -36,21 +36,13 @@ class TopicModel(SessionModel):
         ``missing`` is the index of a target that the caller knows but that no longer exists.
         """
         plan = self.plan_publish(
-            call,
-            Together(),
-            messages,
-            routes,
-            targets,
-            fence=fence,
-            bounds=bounds,
-            missing=missing,
-            columns=columns,
+            call, Together(), messages, routes, targets, fence=fence, bounds=bounds, missing=missing, columns=columns
         )
 
         def answer(stored: Stored) -> Sent:
             for target in targets:
                 target._end(call.now)
-            return Sent(stored.first, len(stored.dropped), self.more, stored.scheduled)
+            return Sent(self.more, stored.first, len(stored.dropped), stored.scheduled)
 
         return self._carry_out(call, plan, answer)
 
@@ -203,7 +195,7 @@ class TopicModel(SessionModel):
             if room < 0 and found:
                 break
             found.append(message)
-        return tuple((replace(message.delivery(State.SCHEDULED)), message.reached) for message in found)
+        return tuple((message.delivery(State.SCHEDULED), message.reached) for message in found)
 
 
 def _width(route: Sequence[Copy]) -> int:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from sbredis.engine import Renewed
 from tests.engine.model.topics import TopicModel
-from tests.engine.model.values import Call, Plan, Refused, Renewed, Stored, Together, Transacted, TransactedTogether
+from tests.engine.model.values import Call, Plan, Refused, Stored, Together, Transacted, TransactedTogether
 
 __all__ = ["Part", "TransactionModel"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from sbredis.engine import NEVER
+from sbredis.engine import NEVER, Delivery, PartitionSettings
 from tests.engine.terms import Reason, Side, State, band, member, score
 
 MOST = 1000
@@ -60,57 +60,6 @@ class Call:
     """Whether the arguments of the call are well-formed, as far as the model cannot check this itself."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The settings of the entity; durations are in ms."""
-
-    status: str = "Active"
-    lock_duration: int = 60_000
-    max_delivery_count: int = 10
-    time_to_live: int = NEVER
-    dead_letter_expired: bool = False
-    duplicate_window: int | None = None
-    quota: int = 1024 * 1024 * 1024
-    largest_message: int = 1024 * 1024
-    most_ids: int = 0
-    clock: str = "test"
-    shared: bool = False
-    sessions: bool = False
-    topic: bool = False
-    forwards: bool = False
-    forwards_dead: bool = False
-    audited: bool = False
-
-
-class Outgoing(NamedTuple):
-    payload: bytes
-    time_to_live: int | None = None
-    level: int = 0
-    message_id: bytes = b""
-    due: int | None = None
-    origin: str | None = None
-
-
-class Copy(NamedTuple):
-    place: int
-    changes: bytes = b""
-    dead: bool = False
-    time_to_live: int | None = None
-
-
-class Lock(NamedTuple):
-    token: str
-    name: str
-    changes: bytes = b""
-    delay: int = 0
-
-
-class Redrive(NamedTuple):
-    name: str
-    time_to_live: int | None = None
-    changes: bytes = b""
-
-
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
@@ -124,110 +73,10 @@ class Refused(Exception):  # noqa: N818 - a refusal is an answer, not an error o
 
 
 @dataclass(frozen=True)
-class Delivery:
-    name: str
-    record: bytes
-    failures: int = 0
-    reason: str = "-"
-    changes: bytes = b""
-    state: str = "l"
-    expires: int = NEVER
-    interrupted: bool = False
-    died_as: int | None = None
-    suspect: bool = False
-
-
-@dataclass(frozen=True)
-class Sent:
-    first: int
-    dropped: int
-    more: bool = False
-    scheduled: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Received:
-    messages: tuple[Delivery, ...] = ()
-    lock: int = 0  # how long the messages are locked, from now; 0 if they are deleted or there are none
-    missing: tuple[str, ...] = ()
-    left: int = 0  # how many of the requested messages were left out for lack of room
-    more: bool = False
-    fence: int = 0  # the fence of the new lock, if there is one that does not belong to a session
-
-
-@dataclass(frozen=True)
-class Accepted:
-    outcome: str
-    session: str = ""
-    lock: int = 0
-    more: bool = False
-    fence: int = 0  # the fence of the lock, if the session was locked
-
-
-@dataclass(frozen=True)
-class Listed:
-    names: tuple[str, ...]
-    times: tuple[int, ...] = ()
-    onwards: str | None = None
-    more: bool = False
-
-
-@dataclass(frozen=True)
 class Told:
     """A number, a truth value or bytes, with the fields that every answer has."""
 
     value: Any
-    more: bool = False
-
-
-@dataclass(frozen=True)
-class Settled:
-    lost: tuple[str, ...] = ()
-    unfit: tuple[str, ...] = ()
-    more: bool = False
-
-
-@dataclass(frozen=True)
-class Renewed:
-    lock: int
-    lost: tuple[str, ...] = ()
-    apart: tuple[str, ...] = ()
-    more: bool = False
-    ended: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Redriven:
-    first: int
-    missing: tuple[str, ...]
-    unfit: tuple[str, ...]
-    left: int  # how many of the messages at the end of the list did not fit
-    last: int  # the last number of the dead-letter queue
-    more: bool = False
-
-
-@dataclass(frozen=True)
-class Undone:
-    missing: tuple[str, ...] = ()
-    more: bool = False
-
-
-@dataclass(frozen=True)
-class Purged:
-    count: int
-    onwards: int | None  # the score at which the next step begins; None at the end
-    more: bool = False
-
-
-@dataclass(frozen=True)
-class Peeked:
-    messages: tuple[Delivery, ...]
-    more: bool = False
-
-
-@dataclass(frozen=True)
-class Awoken:
-    due: int  # the ms until something is due; 0 for never
     more: bool = False
 
 
@@ -469,7 +318,7 @@ class Snapshot:
 
     exists: bool
     version: int
-    settings: Settings
+    settings: PartitionSettings
     main: dict[int, Row]
     dead: dict[int, Row]
     leases: dict[str, tuple[int, frozenset[str]]]

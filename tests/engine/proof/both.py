@@ -9,7 +9,7 @@ from typing import Any, Literal
 from sbredis.engine import CallId, Lock, Outgoing, Partition, PartitionSettings, Redrive, Request, Sent
 from sbredis.engine._partition import COMMON_ARGUMENTS
 from tests.engine import model as m
-from tests.engine.proof.comparison import FIRST_VERSION, Comparison, How, Step, mirrored
+from tests.engine.proof.comparison import FIRST_VERSION, Comparison, How, Step
 from tests.engine.taking import receiving
 from tests.engine.terms import Event, Side
 
@@ -34,13 +34,34 @@ class Both(Comparison):
         self.version = FIRST_VERSION
         self.configure(PLAIN, settings, create=True)
 
+    def in_a_lane(self, how: How, operation: str, *ours: Any, real: Sequence[Any] | None = None, **given: Any) -> Any:
+        """Carry out an operation. The scripts get the arguments of the model, if they have no others (``real``)."""
+        theirs = ours if real is None else real
+        step = Step(
+            operation,
+            lambda p, call_id: getattr(p, operation)(call_id, *theirs, **given),
+            lambda call: getattr(self.model, operation)(call, *ours, **given),
+        )
+        return self.do(step, how)
+
+    def without_a_lane(
+        self, how: How, operation: str, *ours: Any, real: Sequence[Any] | None = None, **given: Any
+    ) -> Any:
+        """Do the same with an operation that takes no lane."""
+        theirs = ours if real is None else real
+        step = Step(
+            operation,
+            lambda p, call_id: getattr(p, operation)(*theirs, call_id=call_id, **given),
+            lambda call: getattr(self.model, operation)(call, *ours, **given),
+        )
+        return self.do(step, without_lane(how))
+
     # -- sending and receiving -----------------------------------------------------------------------------------------
 
     def send(self, how: How, messages: Sequence[Outgoing]) -> Any:
         return self.do(self.sending(messages), how)
 
     def sending(self, messages: Sequence[Outgoing]) -> Step:
-        ours = [m.Outgoing(*one) for one in messages]
         columns = "i" if any(one.message_id for one in messages) else ""
 
         def make(partition: Partition, call_id: CallId) -> Request[Sent]:
@@ -52,15 +73,12 @@ class Both(Comparison):
         return Step(
             "send",
             make,
-            lambda call: self.model.send(call, ours, columns=columns),
-            lambda call, together: self.model.plan_send(call, together, ours, columns=columns),
+            lambda call: self.model.send(call, messages, columns=columns),
+            lambda call, together: self.model.plan_send(call, together, messages, columns=columns),
         )
 
     def cancel(self, how: How, names: Sequence[str]) -> Any:
-        return self.do(
-            Step("cancel", lambda p, call_id: p.cancel(call_id, names), lambda call: self.model.cancel(call, names)),
-            how,
-        )
+        return self.in_a_lane(how, "cancel", names)
 
     def receive(
         self,
@@ -102,14 +120,7 @@ class Both(Comparison):
         wide: bool = False,
     ) -> Any:
         given: dict[str, Any] = {"mode": mode, "session": session, "room": room, "wide": wide}
-        return self.do(
-            Step(
-                "receive_deferred",
-                lambda p, call_id: p.receive_deferred(call_id, token, names, **given),
-                lambda call: self.model.receive_deferred(call, token, names, **given),
-            ),
-            how,
-        )
+        return self.in_a_lane(how, "receive_deferred", token, names, **given)
 
     # -- settling ------------------------------------------------------------------------------------------------------
 
@@ -128,39 +139,29 @@ class Both(Comparison):
     def settling(
         self, what: Settlement, locks: Sequence[Lock], *, counted: bool = True, interrupted: bool = False
     ) -> Step:
-        ours = [m.Lock(*one) for one in locks]
         more = {} if what != "abandon" else {"counted": counted, "interrupted": interrupted}
         interrupted = interrupted and what == "abandon"
         event = Event.RELEASE if what == "abandon" and (interrupted or not counted) else EVENTS[what]
         return Step(
             what,
             lambda p, call_id: getattr(p, what)(call_id, locks, **more),
-            lambda call: getattr(self.model, what)(call, ours, **more),
-            lambda call, together: self.model.plan_settle(call, together, ours, event, interrupted=interrupted),
+            lambda call: getattr(self.model, what)(call, locks, **more),
+            lambda call, together: self.model.plan_settle(call, together, locks, event, interrupted=interrupted),
         )
 
     def renew(self, how: How, locks: Sequence[Lock], leases: Sequence[str] = ()) -> Any:
         return self.do(self.renewing(locks, leases), how)
 
     def renewing(self, locks: Sequence[Lock], leases: Sequence[str] = ()) -> Step:
-        ours = [m.Lock(*one) for one in locks]
         return Step(
             "renew",
             lambda p, call_id: p.renew(call_id, locks, leases),
-            lambda call: self.model.renew(call, ours, leases),
-            lambda call, together: self.model.plan_renew(call, together, ours),
+            lambda call: self.model.renew(call, locks, leases),
+            lambda call, together: self.model.plan_renew(call, together, locks),
         )
 
     def redrive(self, how: How, messages: Sequence[Redrive]) -> Any:
-        ours = [m.Redrive(*one) for one in messages]
-        return self.do(
-            Step(
-                "redrive",
-                lambda p, call_id: p.redrive(call_id, messages),
-                lambda call: self.model.redrive(call, ours),
-            ),
-            how,
-        )
+        return self.in_a_lane(how, "redrive", messages)
 
     # -- administration ------------------------------------------------------------------------------------------------
 
@@ -188,8 +189,7 @@ class Both(Comparison):
         )
 
     def count(self, how: How = PLAIN) -> Any:
-        step = Step("count", lambda p, call_id: p.count(call_id), self.model.count)
-        return self.do(step, without_lane(how))
+        return self.without_a_lane(how, "count")
 
     def purge(
         self,
@@ -212,7 +212,7 @@ class Both(Comparison):
         )
 
     def due(self, how: How = PLAIN) -> Any:
-        return self.do(Step("due", lambda p, call_id: p.due(call_id), self.model.due), how)
+        return self.in_a_lane(how, "due")
 
     def configure(self, how: How, settings: PartitionSettings, *, create: bool = False) -> Any:
         """Give the partition these settings, with the version that the caller names."""
@@ -221,8 +221,7 @@ class Both(Comparison):
             partition.settings = settings
             return partition.configure(create=create, now=call_id.now)
 
-        ours = mirrored(settings)
-        step = Step("configure", make, lambda call: self.model.configure(call, ours, create=create))
+        step = Step("configure", make, lambda call: self.model.configure(call, settings, create=create))
         return self.do(step, how._replace(lane=""))
 
     def change(self, settings: PartitionSettings) -> None:

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sbredis.engine import NEVER, Record, read_record
+from sbredis.engine import NEVER, PartitionSettings, Record, read_record
 from sbredis.engine._keys import KINDS, STORE_KINDS
 from sbredis.engine._settings import SETTINGS
-from tests.engine.model import Model, Row, SessionRow, Settings, Snapshot
+from tests.engine.model import Model, Row, SessionRow, Snapshot
 from tests.engine.terms import BAND_WIDTH, Side, State, split_member, split_score, state_of_band
 from tests.stored_settings import settings_of
 
@@ -515,25 +515,17 @@ def _watermarks(picture: Picture) -> dict[bytes, tuple[int, str]]:
     return found
 
 
-def _settings(state: dict[str, bytes], store: dict[str, bytes]) -> Settings:
-    return Settings(
-        status=state["status"].decode(),
-        lock_duration=whole(state["lock"]),
-        max_delivery_count=whole(state["deliveries"]),
-        time_to_live=whole(state["ttl"]),
-        dead_letter_expired=bool(whole(state["dead"])),
-        duplicate_window=whole(state["window"]) if state["window"] else None,
-        quota=whole(store["quota"]),
-        largest_message=whole(store["largest"]),
-        most_ids=whole(store["most_ids"]),
-        clock=state["clock"].decode(),
-        shared=bool(whole(state["shared"])),
-        sessions=bool(whole(state["sessions"])),
-        topic=bool(whole(state["topic"])),
-        forwards=bool(whole(state["forwards"])),
-        forwards_dead=bool(whole(state["forwards_dead"])),
-        audited=bool(whole(state["audited"])),
-    )
+def _settings(state: dict[str, bytes], store: dict[str, bytes]) -> PartitionSettings:
+    found: dict[str, Any] = {}
+    for name, setting in SETTINGS.items():
+        text = (store if setting.with_records else state)[setting.stored]
+        if setting.words:
+            found[name] = text.decode()
+        elif setting.least is None:
+            found[name] = bool(whole(text))
+        else:
+            found[name] = whole(text) if text or not setting.optional else None
+    return PartitionSettings(**found)
 
 
 def _lane(text: bytes) -> tuple[int, int]:

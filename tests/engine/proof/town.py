@@ -37,14 +37,7 @@ class Town(Both):
     """A partition that may have sessions, or belong to a topic or a subscription."""
 
     def accept_session(self, how: How, token: str, name: str) -> Any:
-        return self.do(
-            Step(
-                "accept_session",
-                lambda p, call_id: p.accept_session(call_id, token, name),
-                lambda call: self.model.accept_session(call, token, name),
-            ),
-            how,
-        )
+        return self.in_a_lane(how, "accept_session", token, name)
 
     def accept_next(self, how: How, token: str) -> Any:
         run = self.run_of(how)
@@ -68,22 +61,10 @@ class Town(Both):
         return lock.token if holds and lock.token[7] in "02468" else lock
 
     def renew_session(self, how: How, lock: SessionLock) -> Any:
-        named = self._named(lock)
-        step = Step(
-            "renew_session",
-            lambda p, call_id: p.renew_session(call_id, named),
-            lambda call: self.model.renew_session(call, *lock),
-        )
-        return self.do(step, how)
+        return self.in_a_lane(how, "renew_session", *lock, real=[self._named(lock)])
 
     def release_session(self, how: How, lock: SessionLock) -> Any:
-        named = self._named(lock)
-        step = Step(
-            "release_session",
-            lambda p, call_id: p.release_session(call_id, named),
-            lambda call: self.model.release_session(call, *lock),
-        )
-        return self.do(step, how)
+        return self.in_a_lane(how, "release_session", *lock, real=[self._named(lock)])
 
     def set_state(self, how: How, lock: SessionLock, state: bytes | None) -> Any:
         return self.do(self.stating(lock, state), how)
@@ -103,11 +84,7 @@ class Town(Both):
         )
 
     def get_state(self, how: How, lock: SessionLock) -> Any:
-        named = self._named(lock)
-        step = Step(
-            "get_state", lambda p, call_id: p.get_state(named, call_id), lambda call: self.model.get_state(call, *lock)
-        )
-        return self.do(step, without_lane(how))
+        return self.without_a_lane(how, "get_state", *lock, real=[self._named(lock)])
 
     def peek_state(self, how: How, name: str) -> Any:
         step = Step(
@@ -116,28 +93,13 @@ class Town(Both):
         return self.do(step, without_lane(how))
 
     def list_sessions(self, how: How, wanted: int, after: str | None = None) -> Any:
-        step = Step(
-            "list_sessions",
-            lambda p, call_id: p.list_sessions(wanted, after, call_id),
-            lambda call: self.model.list_sessions(call, wanted, after),
-        )
-        return self.do(step, without_lane(how))
+        return self.without_a_lane(how, "list_sessions", wanted, after)
 
     def list_sessions_since(self, how: How, wanted: int, since: int, skip: int = 0) -> Any:
-        step = Step(
-            "list_sessions_since",
-            lambda p, call_id: p.list_sessions_since(wanted, since, skip, call_id),
-            lambda call: self.model.list_sessions_since(call, wanted, since, skip),
-        )
-        return self.do(step, without_lane(how))
+        return self.without_a_lane(how, "list_sessions_since", wanted, since, skip)
 
     def bury_session(self, how: How, lock: SessionLock, changes: bytes, share: int) -> Any:
-        step = Step(
-            "bury_session",
-            lambda p, call_id: p.bury_session(call_id, lock, changes, share=share),
-            lambda call: self.model.bury_session(call, *lock, changes, share=share),
-        )
-        return self.do(step, how)
+        return self.in_a_lane(how, "bury_session", *lock, changes, real=[lock, changes], share=share)
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
@@ -147,14 +109,10 @@ class Town(Both):
         messages: Sequence[Outgoing],
         routes: Sequence[Sequence[Copy] | None],
         targets: Sequence[Town],
-        *,
-        fence: int | None = None,
-        bounds: tuple[str, str] | None = None,
-        missing: int | None = None,
+        **given: Any,
     ) -> Any:
-        """Publish messages. The target with the index ``missing`` gets an incarnation that does not exist."""
-        step = self.publishing(messages, routes, targets, fence=fence, bounds=bounds, missing=missing)
-        return self.do(step, how)
+        """Publish messages."""
+        return self.do(self.publishing(messages, routes, targets, **given), how)
 
     def publishing(
         self,
@@ -166,8 +124,7 @@ class Town(Both):
         bounds: tuple[str, str] | None = None,
         missing: int | None = None,
     ) -> Step:
-        ours = [m.Outgoing(*one) for one in messages]
-        theirs = [None if route is None else [m.Copy(*copy) for copy in route] for route in routes]
+        """Return a publish. The target with the index ``missing`` gets an incarnation that does not exist."""
         columns = "i" if any(one.message_id for one in messages) else ""
 
         def make(partition: Partition, call_id: CallId) -> Request[Sent]:
@@ -182,8 +139,8 @@ class Town(Both):
         return Step(
             "publish",
             make,
-            lambda call: self.model.publish(call, ours, theirs, models, **given),
-            lambda call, together: self.model.plan_publish(call, together, ours, theirs, models, **given),
+            lambda call: self.model.publish(call, messages, routes, models, **given),
+            lambda call, together: self.model.plan_publish(call, together, messages, routes, models, **given),
         )
 
     # -- transactions --------------------------------------------------------------------------------------------------
@@ -243,37 +200,28 @@ class Town(Both):
 
     def remembering(self, keys: Mapping[bytes, int]) -> Step:
         """Return an operation that only a transaction has: to remember keys, each for its window."""
-
-        def alone(_: m.Call) -> Any:
-            raise AssertionError("this operation has no script of its own")
-
         return Step(
             "once",
             lambda p, _: once(p, keys),
-            alone,
+            _alone,
             lambda call, together: self.model.plan_once(call, together, keys),
         )
 
     def advancing(self, name: bytes, expected: str | None, value: str | None) -> Step:
         """Return an operation that only a transaction has: to give a watermark a new value."""
-
-        def alone(_: m.Call) -> Any:
-            raise AssertionError("this operation has no script of its own")
-
         return Step(
             "advance",
             lambda p, _: advance(p, name, expected, value),
-            alone,
+            _alone,
             lambda call, together: self.model.plan_advance(call, together, name, expected, value),
         )
 
     def ripe(self, how: How, wanted: int, room: int = LARGE) -> Any:
-        step = Step(
-            "ripe",
-            lambda p, call_id: p.ripe(wanted, room=room, call_id=call_id),
-            lambda call: self.model.ripe(call, wanted, room=room),
-        )
-        return self.do(step, without_lane(how))
+        return self.without_a_lane(how, "ripe", wanted, room=room)
+
+
+def _alone(_: m.Call) -> Any:
+    raise AssertionError("this operation has no script of its own")
 
 
 def _operation(partition: Partition, step: Step) -> Operation:

@@ -94,7 +94,6 @@ PROOFS = {
     "reserved": LongRun("tests.engine.proof.reserved_run", "reserved ranges: readers that crash, old calls, failovers"),
     "credit": LongRun("tests.engine.proof.credit_run", "credit: receivers, a model, and a network with faults"),
     "grants": LongRun("tests.engine.proof.credit_twin", "credit: the scripts beside the model, with the same faults"),
-    "time": LongRun("tests.engine.proof.looking", "the effects of time, with and without other calls in between"),
     "removal": LongRun("tests.registry.removal.run", "the removal of unused entities"),
     "spark": LongRun(
         "tests.spark.chaos.run",

@@ -95,6 +95,15 @@ class Mechanics(DueWork):
         there.more = there._do_due(call.now, 5 * self.bounds.share)
         return there
 
+    def caught_up(self, call: Call, share: int) -> Self:
+        """Return the partition after all due work, done in shares of this size."""
+        there, more = copy.deepcopy(self), True
+        while more:
+            there._begin(call)
+            more = there._do_due(call.now, share)
+            there._end(call.now)
+        return there
+
     def _put_off(self, call: Call, still: Callable[[], bool] = lambda: False) -> None:
         """Do more due work, and put the call off unless no due work is left and the call is ``still`` refused."""
         self._begin(call)

@@ -280,7 +280,25 @@ class Comparison:
             assert found == wanted, f"{text()}{whose}; {_differences(found, wanted)}"
         for store in dict.fromkeys(one.store or one.entity for one in changed):
             check_store([one.before for one in self.family if store in (one.store, one.entity)])
+        if self.steps % 32 == 0 and self.model.exists:
+            self._check_looks()
         return real
+
+    def _check_looks(self) -> None:
+        """Check that what time does is the same if nobody looks at the partition meanwhile. A look does due work.
+
+        The scripts do what the model does at any time, so this is checked in the model.
+        """
+        share, turn = self.model.bounds.share, self.steps // 32
+        call = m.Call(self.run_id, now=self.now)
+        wait = (1, 400, 1_000, 5_000, 60_000)[turn % 5]
+        earlier, later = (replace(call, now=moment(self.now + part)) for part in (wait * (turn % 7) // 7, wait))
+        begun = self.model.caught_up(call, share)
+        asleep = begun.caught_up(later, share)
+        watched = begun.caught_up(earlier, 5 * share).caught_up(later, 5 * share)
+        # The logical clock depends on the times of the calls; the other content does not.
+        found, wanted = (replace(one.snapshot(), clk=0, offset=0, announced=0) for one in (watched, asleep))
+        assert found == wanted, f"a look in {wait} ms at {earlier.now} matters: {_differences(found, wanted)}"
 
     def _lay_out(self, form: str) -> None:
         self.host.ask("HSET", self.keys[0], "layout", form)

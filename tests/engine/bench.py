@@ -166,6 +166,10 @@ class Bench:
         self._numbers[lane] = self._numbers.get(lane, 0) + 1
         return CallId(lane, self._numbers[lane], self.now)
 
+    def at(self) -> CallId:
+        """Return a call without a lane, at the present time."""
+        return CallId("", 0, self.now)
+
     def later(self, milliseconds: int) -> None:
         self.now += milliseconds
 
@@ -296,7 +300,7 @@ class Bench:
     async def peek(
         self, start: int = 0, wanted: int = 100, *, side: SidePrefix = "", states: str = "alwfs"
     ) -> tuple[Delivery, ...]:
-        call_id = CallId("", 0, self.now)
+        call_id = self.at()
         shown: Peeked = await self.tell(self.partition.peek(start, wanted, side=side, states=states, call_id=call_id))
         return shown.messages
 
@@ -305,7 +309,7 @@ class Bench:
         return {message.name: message.state for message in await self.peek(side=side)}
 
     async def count(self) -> Counts:
-        return await self.tell(self.partition.count(CallId("", 0, self.now)))
+        return await self.tell(self.partition.count(self.at()))
 
     async def purge(self, before: int = NEVER, *, side: SidePrefix = "", share: int = 1000, start: int = 0) -> Purged:
         request = self.partition.purge(self.call_id(), before, side=side, share=share, start=start)

@@ -109,10 +109,7 @@ async def _keys_in_memory(transport: Transport) -> set[str]:
 async def topic(url: str) -> AsyncIterator[Topic]:
     """A new partition of a topic and of its subscriptions."""
     async with await open_with_scripts(url) as transport:
-        made = Topic(transport)
-        for partition in (made.topic, *made.subscriptions):
-            await made.tell(partition.configure(create=True))
-        yield made
+        yield await Topic(transport).create()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from sbredis.engine import (
-    CallId,
     CreditGrant,
     CreditPush,
     CreditReply,
@@ -16,10 +15,9 @@ from sbredis.engine import (
     read_push,
 )
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, Bench
-from tests.transport.ears import Ear
-from tests.waiting import eventually
+from tests.transport.ears import Ear, all_heard
 
-__all__ = ["ENOUGH", "NOTHING", "RUN", "Grantor", "Grantors", "granting", "grantors", "names"]
+__all__ = ["NOTHING", "RUN", "Grantor", "Grantors", "granting", "grantors", "names"]
 
 NOTHING = GiftPlace(0, 0, 0)
 
@@ -31,8 +29,6 @@ def granting(number: int, limit: int = 1, *, run: str = "?", prefix: str = "AAAA
 
 RUN = "0123abcd" * 5
 """The run id that calls carry in memory: a server process without one makes no pushes."""
-
-ENOUGH = b"enough"
 
 
 class Grantor:
@@ -59,7 +55,7 @@ class Grantor:
 
     async def call(self, *grants: SentGrant) -> CreditReply[Delivery]:
         bench = self.bench
-        granted = await bench.tell(bench.partition.grant(grants, CallId("", 0, bench.now)))
+        granted = await bench.tell(bench.partition.grant(grants, bench.at()))
         return self.see(granted.credits[0])
 
     def see(self, reply: CreditReply[Delivery]) -> CreditReply[Delivery]:
@@ -69,10 +65,7 @@ class Grantor:
 
     async def heard(self) -> list[tuple[str, CreditPush[Delivery]]]:
         """Return all pushes since the last time, each with its receiver and source."""
-        await self.bench.transport.command("SPUBLISH", self.channel, ENOUGH, key=self.channel)
-        await eventually(lambda: ENOUGH in self.ear.heard)
-        heard = [read_push(text) for text in self.ear.heard if text != ENOUGH]
-        self.ear.heard.clear()
+        heard = [read_push(text) for text in await all_heard(self.bench.transport, self.channel, self.ear)]
         return [(f"{each.receiver} {each.source}", each.push) for each in heard]
 
     async def pushed(self) -> list[str]:

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from sbredis.engine import (
     NO_CALL_ID,
     Batch,
-    CallId,
     Content,
     Copy,
     Delivery,
     Destination,
     Lock,
     MovesRead,
-    Operation,
     Origin,
     Outgoing,
     Partition,
     PartitionSettings,
-    PartRefusedError,
     Request,
     Sent,
     SidePrefix,
     Taken,
-    Transacted,
     encode,
-    perform,
     read_record,
     transact,
     transfer,
@@ -35,14 +30,13 @@ from sbredis.engine import (
 from sbredis.engine._moving import Verdict
 from sbredis.engine._state import FIELD_LISTS
 from sbredis.transport import Transport
-from tests.engine.bench import Everything, everything
+from tests.engine.bench import START
+from tests.engine.calling import Caller
 from tests.engine.taking import first_token, receiving, run_of
 from tests.stored_settings import with_settings
 
 __all__ = ["NAMESPACE", "START", "A", "B", "T", "Town"]
 
-R = TypeVar("R")
-START = 1_700_000_000_000
 NAMESPACE = "moves"
 SETTINGS = PartitionSettings(clock="test", lock_duration=30_000, max_delivery_count=3, duplicate_window=60_000)
 A, B, T = Destination("a", 1), Destination("b", 2), Destination("t", 1)
@@ -52,13 +46,10 @@ SALTS = {"q": "abc", "u": "abc", "n": "abc", "e": "abc", "a": "abd", "t": "abd",
 """The salt of each entity: the sources are in one slot, and the destinations in two others."""
 
 
-class Town:
+class Town(Caller):
     """The partitions, and a caller of them."""
 
     def __init__(self, transport: Transport, namespace: str = NAMESPACE) -> None:
-        self.transport = transport
-        self.now = START
-        self._number = 0
         kinds: dict[str, tuple[PartitionSettings, str | None]] = {
             "q": (replace(SETTINGS, forwards=True, forwards_dead=True), None),
             "n": (SETTINGS, None),  # in the slot of the source
@@ -68,22 +59,13 @@ class Town:
             "t": (replace(SETTINGS, topic=True), None),
             "s": (replace(SETTINGS, shared=True), "t"),
         }
-        self.of = {
-            name: Partition(namespace, SALTS[name], name, f"the-{name}", 1, settings, store)
-            for name, (settings, store) in kinds.items()
-        }
-
-    async def create(self) -> Town:
-        for partition in self.of.values():
-            await self.tell(partition.configure(create=True, now=self.now))
-        return self
-
-    async def tell(self, request: Request[R]) -> R:
-        return await perform(self.transport, request)
-
-    def call_id(self) -> CallId:
-        self._number += 1
-        return CallId(f"lane{self._number}", 1, self.now)
+        super().__init__(
+            transport,
+            {
+                name: Partition(namespace, SALTS[name], name, f"the-{name}", 1, settings, store)
+                for name, (settings, store) in kinds.items()
+            },
+        )
 
     # -- users ---------------------------------------------------------------------------------------------------------
 
@@ -112,8 +94,7 @@ class Town:
         return tuple(each.name for each in await self.peek(name, "d"))[-len(bodies) :]
 
     async def peek(self, name: str, side: SidePrefix = "") -> tuple[Delivery, ...]:
-        call_id = CallId("", 0, self.now)
-        request = self.of[name].peek(0, 1000, side=side, states="alwfsx", call_id=call_id)
+        request = self.of[name].peek(0, 1000, side=side, states="alwfsx", call_id=self.at())
         return (await self.tell(request)).messages
 
     async def bodies(self, name: str, side: SidePrefix = "") -> list[bytes]:
@@ -133,7 +114,7 @@ class Town:
         return found.messages
 
     async def due(self, name: str) -> None:
-        while (await self.tell(self.of[name].due(CallId("", 0, self.now)))).more:
+        while (await self.tell(self.of[name].due(self.at()))).more:
             pass
 
     # -- the mover -----------------------------------------------------------------------------------------------------
@@ -195,24 +176,7 @@ class Town:
         assert await self.tell(self.settling(batch, "taken", birth, name=name))
         return taken
 
-    async def transact(self, *operations: Operation) -> Transacted:
-        """Run operations. A refusal raises the error that the application would get."""
-        try:
-            return await self.tell(transact(self.call_id(), operations))
-        except PartRefusedError as refusal:
-            raise refusal.reason from None
-
     # -- the data ------------------------------------------------------------------------------------------------------
-
-    async def everything(self, *names: str) -> Everything:
-        """Return the content of all keys of some partitions, or of all."""
-        keys = dict.fromkeys(key for name in names or self.of for key in self.of[name].keys)
-        found: Everything = {}
-        for salt in sorted(set(SALTS.values())):
-            mine = tuple(key for key in keys if f"{{{salt}}}".encode() in key)
-            if mine:
-                found |= await everything(self.transport, mine)
-        return found
 
     async def field(self, name: str, kind: str, field: str) -> bytes | None:
         key = next(key for key in self.of[name].keys if key.endswith(f":{kind}".encode()))

@@ -17,7 +17,7 @@ class Reader:
         self.committed: Committed | None = None
 
     def _call_id(self) -> CallId:
-        return CallId("", 0, self.bench.now)
+        return self.bench.at()
 
     async def begin(self) -> Planned:
         """Ask where to begin, and begin there."""

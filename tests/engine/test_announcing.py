@@ -10,15 +10,12 @@ from sbredis.engine import MOST_ASKED, Copy, Outgoing, due_channel, new_token, p
 from sbredis.exceptions import DataLayoutError
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, SETTINGS, START, Bench, set_to
 from tests.engine.holding import of_session
-from tests.engine.opening import open_with_scripts
 from tests.engine.topics import Topic
-from tests.transport.ears import Ear
-from tests.waiting import eventually
+from tests.transport.ears import Ear, all_heard
 
 pytestmark = pytest.mark.everywhere("a channel belongs to a slot")
 LOCK = SETTINGS.lock_duration
 CHANNEL = due_channel(NAMESPACE, SALT)
-ENOUGH = b"enough"
 
 
 class Announced:
@@ -30,10 +27,7 @@ class Announced:
 
     async def now(self) -> list[int]:
         """Return the due times announced since the last call, counted from the beginning of the test."""
-        await self._bench.transport.command("SPUBLISH", CHANNEL, ENOUGH, key=CHANNEL)
-        await eventually(lambda: ENOUGH in self.ear.heard)
-        heard = [read_announcement(said) for said in self.ear.heard if said != ENOUGH]
-        self.ear.heard.clear()
+        heard = [read_announcement(said) for said in await all_heard(self._bench.transport, CHANNEL, self.ear)]
         assert all(each.entity == ENTITY for each in heard)
         assert all(each.said <= self._bench.now for each in heard)
         return [each.due - START for each in heard]
@@ -117,55 +111,42 @@ async def test_the_end_of_a_lock_on_a_session_is_announced(bench: Bench, announc
     assert await announced.now() == [LOCK]
 
 
-async def test_publishing_announces_due_times_for_the_topic_and_for_its_subscriptions(url: str) -> None:
-    async with await open_with_scripts(url) as transport:
-        topic, ear = Topic(transport), Ear()
-        for partition in (topic.topic, *topic.subscriptions):
-            await topic.tell(partition.configure(create=True))
-        channel = topic.topic.channel
-        assert channel == due_channel("ns", "abc")
-        await transport.subscribe(channel, ear)
-        await topic.hand_out([Outgoing(b"m", due=START + 100)], [None])
-        await topic.hand_out([Outgoing(b"m", 4000), Outgoing(b"n")], [[Copy(0)], [Copy(1), Copy(2)]])
-        await transport.command("SPUBLISH", channel, ENOUGH, key=channel)
-        await eventually(lambda: ENOUGH in ear.heard)
-        heard = [read_announcement(said) for said in ear.heard if said != ENOUGH]
-        assert heard == [("t", START, START + 100), ("s1", START, START + 4000), ("s3", START, START + 1000)]
-        request = upcoming("ns", "abc", ["s3", "t", "s2", "s1", "nobody"], START + 50)
-        assert await topic.tell(request) == (950, 50, None, 3950, None)
-        request = upcoming("ns", "abc", ["s3", "t", "s2", "s1", "nobody"], START + 1500)
-        assert await topic.tell(request) == (0, 0, None, 2500, None)
+async def test_publishing_announces_due_times_for_the_topic_and_for_its_subscriptions(topic: Topic) -> None:
+    channel, ear = topic.topic.channel, Ear()
+    assert channel == due_channel("ns", "abc")
+    await topic.transport.subscribe(channel, ear)
+    await topic.hand_out([Outgoing(b"m", due=START + 100)], [None])
+    await topic.hand_out([Outgoing(b"m", 4000), Outgoing(b"n")], [[Copy(0)], [Copy(1), Copy(2)]])
+    heard = [read_announcement(said) for said in await all_heard(topic.transport, channel, ear)]
+    assert heard == [("t", START, START + 100), ("s1", START, START + 4000), ("s3", START, START + 1000)]
+    for now, expected in ((START + 50, (950, 50, None, 3950, None)), (START + 1500, (0, 0, None, 2500, None))):
+        assert await topic.tell(upcoming("ns", "abc", ["s3", "t", "s2", "s1", "nobody"], now)) == expected
 
 
-async def test_a_message_that_waits_to_be_published_is_not_forgotten(url: str) -> None:
+async def test_a_message_that_waits_to_be_published_is_not_forgotten(topic: Topic) -> None:
     """A client that begins to maintain the namespace finds it, whatever other calls have done meanwhile."""
-    async with await open_with_scripts(url) as transport:
-        topic, ear = Topic(transport), Ear()
-        for partition in (topic.topic, *topic.subscriptions):
-            await topic.tell(partition.configure(create=True))
-        await transport.subscribe(topic.topic.channel, ear)
+    channel, ear = topic.topic.channel, Ear()
+    await topic.transport.subscribe(channel, ear)
 
-        async def asked(now: int) -> int | None:
-            (answer,) = await topic.tell(upcoming("ns", "abc", ["t"], now))
-            return answer
+    async def asked(now: int) -> int | None:
+        (answer,) = await topic.tell(upcoming("ns", "abc", ["t"], now))
+        return answer
 
-        sent = await topic.hand_out([Outgoing(b"m", due=START + 100), Outgoing(b"n", due=START + 100)], [None, None])
-        topic.now = START + 200
-        await topic.hand_out([Outgoing(b"m")], [[]])  # this call does the work that is due
-        assert await asked(topic.now) == 0
-        await topic.hand_out([Outgoing(b"l", due=START + 500)], [None])
-        assert await asked(topic.now) == 0
-        published = [Outgoing(b"", origin=str(sent.first)), Outgoing(b"", origin=str(sent.first + 1))]
-        await topic.hand_out(published, [[], []])
-        assert await asked(topic.now) == 300
-        await transport.command("SPUBLISH", topic.topic.channel, ENOUGH, key=topic.topic.channel)
-        await eventually(lambda: ENOUGH in ear.heard)
-        heard = [read_announcement(said) for said in ear.heard if said != ENOUGH]
-        assert [each.due - START for each in heard if each.entity == "t"] == [100, 500]
-        await topic.tell(topic.topic.cancel(topic.call_id(), [str(sent.first + 3)]))
-        topic.now = START + 600
-        await topic.hand_out([Outgoing(b"m")], [[]])
-        assert await asked(topic.now) is None
+    sent = await topic.hand_out([Outgoing(b"m", due=START + 100), Outgoing(b"n", due=START + 100)], [None, None])
+    topic.now = START + 200
+    await topic.hand_out([Outgoing(b"m")], [[]])  # this call does the work that is due
+    assert await asked(topic.now) == 0
+    await topic.hand_out([Outgoing(b"l", due=START + 500)], [None])
+    assert await asked(topic.now) == 0
+    published = [Outgoing(b"", origin=str(sent.first)), Outgoing(b"", origin=str(sent.first + 1))]
+    await topic.hand_out(published, [[], []])
+    assert await asked(topic.now) == 300
+    heard = [read_announcement(said) for said in await all_heard(topic.transport, channel, ear)]
+    assert [each.due - START for each in heard if each.entity == "t"] == [100, 500]
+    await topic.tell(topic.topic.cancel(topic.call_id(), [str(sent.first + 3)]))
+    topic.now = START + 600
+    await topic.hand_out([Outgoing(b"m")], [[]])
+    assert await asked(topic.now) is None
 
 
 async def test_one_call_asks_several_partitions_for_their_due_times_and_changes_nothing(bench: Bench) -> None:

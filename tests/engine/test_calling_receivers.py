@@ -16,10 +16,9 @@ from sbredis.engine import (
 )
 from sbredis.exceptions import DataLayoutError
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, SETTINGS, Bench, set_to
-from tests.engine.granting import ENOUGH, Grantors, grantors, names
+from tests.engine.granting import Grantors, grantors, names
 from tests.engine.holding import of_session
-from tests.transport.ears import Ear
-from tests.waiting import eventually
+from tests.transport.ears import Ear, all_heard
 
 pytestmark = pytest.mark.everywhere("a channel belongs to a slot")
 CHANNEL = ready_channel(NAMESPACE, SALT, ENTITY)
@@ -34,11 +33,7 @@ class Called:
 
     async def now(self) -> list[frozenset[str]]:
         """Return what the partition has called since the last time."""
-        await self._bench.transport.command("SPUBLISH", CHANNEL, ENOUGH, key=CHANNEL)
-        await eventually(lambda: ENOUGH in self.ear.heard)
-        heard = [read_call_for_receivers(said) for said in self.ear.heard if said != ENOUGH]
-        self.ear.heard.clear()
-        return heard
+        return [read_call_for_receivers(said) for said in await all_heard(self._bench.transport, CHANNEL, self.ear)]
 
 
 @pytest.fixture

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sbredis.engine import CallId, Inspection, Outgoing
+from sbredis.engine import Inspection, Outgoing
 from tests.engine.bench import START, Bench
 
 
 async def inspect(bench: Bench) -> Inspection:
-    return await bench.tell(bench.partition.inspect(CallId("", 0, bench.now)))
+    return await bench.tell(bench.partition.inspect(bench.at()))
 
 
 async def test_the_oldest_message_is_found_on_every_level(bench: Bench) -> None:

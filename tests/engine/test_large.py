@@ -10,7 +10,6 @@ from sbredis.engine import (
     MAXIMUM_CALL_BYTES,
     MAXIMUM_REPLY_BYTES,
     NEXT_SESSION,
-    CallId,
     Outgoing,
     PartitionSettings,
     new_token,
@@ -38,7 +37,7 @@ async def sent(bench: Bench, *messages: Outgoing) -> None:
 
 
 async def counted(bench: Bench) -> tuple[int, int]:
-    counts = await bench.tell(bench.partition.count(CallId("", 0, bench.now)))
+    counts = await bench.tell(bench.partition.count(bench.at()))
     return counts.active, counts.scheduled
 
 
@@ -70,7 +69,7 @@ async def test_the_receivers_of_a_call_share_the_room_of_its_reply(bench: Bench)
     make = await grantors(bench)
     receivers = [await make(name) for name in "abcde"]
     grants = [each.sent(2, size_limit=MAXIMUM_REPLY_BYTES) for each in receivers]
-    granted = await bench.tell(bench.partition.grant(grants, CallId("", 0, bench.now)))
+    granted = await bench.tell(bench.partition.grant(grants, bench.at()))
     assert [len(names(reply)) for reply in granted.credits] == [2, 1, 0, 0, 0]
     assert all(reply.there for reply in granted.credits)
 
@@ -103,7 +102,7 @@ ROOM = FITTING * 116 + 115
 async def test_a_receive_and_a_peek_count_changed_properties(bench: Bench, room: int, fitting: int) -> None:
     await bench.send(*[b"m"] * CHANGED)
     await bench.abandon(*await bench.receive(CHANGED), changes=b"c" * 100)
-    shown = await bench.tell(bench.partition.peek(0, CHANGED, room=room, call_id=CallId("", 0, bench.now)))
+    shown = await bench.tell(bench.partition.peek(0, CHANGED, room=room, call_id=bench.at()))
     received = await bench.tell(bench.receiving(first_token(), CHANGED, room=room))
     for messages in (shown.messages, received.messages):
         assert [one.name for one in messages] == [str(number) for number in range(1, fitting + 1)]

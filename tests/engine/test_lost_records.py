@@ -8,7 +8,6 @@ import pytest
 
 from sbredis.engine import (
     NEVER,
-    CallId,
     Copy,
     Delivery,
     Outgoing,
@@ -245,7 +244,7 @@ async def test_a_peek_shows_a_lost_message_without_content_and_changes_nothing(b
     ]
     assert len(shown(messages)) == 5
     assert sum((await counted(bench)).values()) == 5
-    assert (await bench.tell(bench.partition.inspect(CallId("", 0, bench.now)))).oldest is None
+    assert (await bench.tell(bench.partition.inspect(bench.at()))).oldest is None
     assert await bench.whole() == before
 
 

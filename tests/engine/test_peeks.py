@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sbredis.engine import CallId, Delivery, Outgoing
+from sbredis.engine import Delivery, Outgoing
 from tests.engine.bench import SETTINGS, START, Bench, set_to
 from tests.engine.holding import of_session
 from tests.engine.moves import A, B, Town, body_of
@@ -20,7 +20,7 @@ async def pages(bench: Bench, wanted: int, *, states: str = "alwfs", session: st
     found: dict[str, str] = {}
     start, sizes = 0, list[int]()
     while True:
-        request = bench.partition.peek(start, wanted, states=states, session=session, call_id=CallId("", 0, bench.now))
+        request = bench.partition.peek(start, wanted, states=states, session=session, call_id=bench.at())
         messages = (await bench.tell(request)).messages
         sizes.append(len(messages))
         if not messages:
@@ -104,7 +104,7 @@ async def test_frozen_transfers_do_not_hide_frozen_messages_from_a_peek(town: To
     """Both are in one list. A peek at the active messages looks for them behind the transfers, and vice versa."""
 
     async def peek(states: str, wanted: int) -> list[tuple[bytes, str]]:
-        request = town.of["q"].peek(0, wanted, states=states, call_id=CallId("", 0, town.now))
+        request = town.of["q"].peek(0, wanted, states=states, call_id=town.at())
         return [(body_of(each), each.state) for each in (await town.tell(request)).messages]
 
     await town.transfer("q", B, b"one", b"two")

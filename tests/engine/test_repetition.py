@@ -109,13 +109,13 @@ async def set_state_to_nothing(bench: Bench) -> Request[Any]:
 async def get_state_(bench: Bench) -> Request[Any]:
     locked = await session(bench)
     await bench.tell(bench.partition.set_state(bench.call_id(), locked, b"state"))
-    return bench.partition.get_state(locked, CallId("", 0, bench.now))
+    return bench.partition.get_state(locked, bench.at())
 
 
 async def list_sessions_(bench: Bench) -> Request[Any]:
     await session(bench)
     await bench.send(*map(in_session, "abc"))
-    return bench.partition.list_sessions(2, call_id=CallId("", 0, bench.now))
+    return bench.partition.list_sessions(2, call_id=bench.at())
 
 
 async def bury_session_(bench: Bench) -> Request[Any]:
@@ -139,7 +139,7 @@ async def receive_deferred_in_session_in_vain(bench: Bench) -> Request[Any]:
 
 async def grant_(bench: Bench) -> Request[Any]:
     """Return a grant that a later one has overtaken, of a receiver that was given a message."""
-    call_id, channel = CallId("", 0, bench.now), push_channel(NAMESPACE, SALT, ENTITY, "c")
+    call_id, channel = bench.at(), push_channel(NAMESPACE, SALT, ENTITY, "c")
     first = SentGrant("r", channel, "", granting(1))
     [reply] = (await bench.tell(bench.partition.grant([first], call_id))).credits
     overtaken, later = (first._replace(grant=granting(number, number)._replace(run=reply.run)) for number in (2, 3))
@@ -163,18 +163,18 @@ async def ripe_(bench: Bench) -> Request[Any]:
     topic = await become(bench, topic=True)
     await bench.tell(topic.publish(bench.call_id(), [Outgoing(b"waits", due=START + 1)] * 2, [()] * 2, []))
     bench.later(1000)
-    return topic.ripe(5, call_id=CallId("", 0, bench.now))
+    return topic.ripe(5, call_id=bench.at())
 
 
 async def settlements(bench: Bench) -> Request[Any]:
     await bench.send(b"one")
     await bench.complete(await bench.one())
-    return bench.partition.read_settlements(call_id=CallId("", 0, bench.now))
+    return bench.partition.read_settlements(call_id=bench.at())
 
 
 async def watermarks_(bench: Bench) -> Request[Any]:
     await bench.tell(transact(bench.call_id(), [advance(bench.partition, b"mark", None, "1")]))
-    return bench.partition.watermarks(call_id=CallId("", 0, bench.now))
+    return bench.partition.watermarks(call_id=bench.at())
 
 
 async def cancel(bench: Bench) -> Request[Any]:
@@ -288,7 +288,7 @@ async def redrive(bench: Bench) -> Request[Any]:
 
 async def peek(bench: Bench) -> Request[Any]:
     await bench.send(b"one", b"two", b"three")
-    return bench.partition.peek(0, 2, call_id=CallId("", 0, bench.now))
+    return bench.partition.peek(0, 2, call_id=bench.at())
 
 
 async def close(bench: Bench) -> Request[Any]:
@@ -297,18 +297,18 @@ async def close(bench: Bench) -> Request[Any]:
 
 
 async def touch(bench: Bench) -> Request[Any]:
-    await bench.tell(bench.partition.touch(CallId("", 0, bench.now)))
-    return bench.partition.touch(CallId("", 0, bench.now))
+    await bench.tell(bench.partition.touch(bench.at()))
+    return bench.partition.touch(bench.at())
 
 
 async def count(bench: Bench) -> Request[Any]:
     await bench.send(b"one", b"two", b"three")
-    return bench.partition.count(CallId("", 0, bench.now))
+    return bench.partition.count(bench.at())
 
 
 async def inspect(bench: Bench) -> Request[Any]:
     await bench.send(b"one", b"two")
-    return bench.partition.inspect(CallId("", 0, bench.now))
+    return bench.partition.inspect(bench.at())
 
 
 async def due(bench: Bench) -> Request[Any]:
@@ -403,23 +403,23 @@ async def reserved(bench: Bench, rows: int = 2) -> Reader:
 async def plan_(bench: Bench) -> Request[Any]:
     reader = await reserved(bench)
     committed = (await reader.plan()).committed
-    await bench.tell(bench.partition.plan(1, committed, 1, call_id=CallId("", 0, bench.now)))
-    return bench.partition.plan(1, committed, 1, call_id=CallId("", 0, bench.now))
+    await bench.tell(bench.partition.plan(1, committed, 1, call_id=bench.at()))
+    return bench.partition.plan(1, committed, 1, call_id=bench.at())
 
 
 async def read_pin_(bench: Bench) -> Request[Any]:
     await reserved(bench)
-    return bench.partition.read_pin(call_id=CallId("", 0, bench.now))
+    return bench.partition.read_pin(call_id=bench.at())
 
 
 async def read_range_(bench: Bench) -> Request[Any]:
     planned = await (await reserved(bench)).plan()
-    return bench.partition.read_range(planned.birth, 0, 2, call_id=CallId("", 0, bench.now))
+    return bench.partition.read_range(planned.birth, 0, 2, call_id=bench.at())
 
 
 async def unpin_(bench: Bench) -> Request[Any]:
     await reserved(bench)
-    return bench.partition.unpin(1, call_id=CallId("", 0, bench.now))
+    return bench.partition.unpin(1, call_id=bench.at())
 
 
 ARRANGED: list[Arrange] = [
@@ -602,7 +602,7 @@ async def test_a_repeated_call_is_answered_even_if_the_settings_have_changed(ben
 
 async def test_calls_without_a_lane_are_done_each_time(bench: Bench) -> None:
     """The script cannot tell whether such a call is a repetition."""
-    request = bench.partition.send(CallId("", 0, bench.now), [Outgoing(b"m")])
+    request = bench.partition.send(bench.at(), [Outgoing(b"m")])
     assert [(await bench.tell(request)).first for _ in range(2)] == [1, 2]
     assert not any(key.endswith(":ops") for key in await bench.whole())
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine import CallId, Committed, MalformedCallError, Partition
+from sbredis.engine import Committed, MalformedCallError, Partition
 from sbredis.exceptions import EntityReservedError, MessagesLostError
 from tests.engine.bench import SETTINGS, Bench, set_to
 from tests.engine.reserving import Reader
@@ -238,7 +238,7 @@ async def test_committed_messages_are_noted_as_completed(bench: Bench) -> None:
     await reader.begin()
     await reader.take(3)
     await reader.settle()
-    found = await bench.tell(bench.partition.read_settlements(call_id=CallId("", 0, bench.now)))
+    found = await bench.tell(bench.partition.read_settlements(call_id=bench.at()))
     completed = [one.name for one in found.settlements if one.event.value == "c"]
     assert completed == ["1", "2", "3"]
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sbredis.engine import CallId, Partition, SettlementColumns, SettlementEvent, SettlementsPlace, SettlementsRead
+from sbredis.engine import Partition, SettlementColumns, SettlementEvent, SettlementsPlace, SettlementsRead
 from sbredis.engine._settlements import Settlement, read_records
 from sbredis.exceptions import DataLayoutError
 from sbredis.transport import forget_memory
@@ -26,7 +26,7 @@ DEAD = set_to(audited=True, dead_letter_expired=True)
 
 async def read(bench: Bench, after: int | SettlementsPlace = 0, wanted: int = 1000) -> SettlementsRead:
     place = Place(after) if isinstance(after, int) else after
-    return await bench.tell(bench.partition.read_settlements(place, wanted, call_id=CallId("", 0, bench.now)))
+    return await bench.tell(bench.partition.read_settlements(place, wanted, call_id=bench.at()))
 
 
 async def events(bench: Bench, after: int = 0) -> list[tuple[SettlementEvent, str]]:

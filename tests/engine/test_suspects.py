@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sbredis.engine import CallId, PartitionSettings, SentGrant, lease_token, new_token
+from sbredis.engine import PartitionSettings, SentGrant, lease_token, new_token
 from tests.engine.bench import SETTINGS, Bench, Held, set_to
 from tests.engine.granting import NOTHING, granting, grantors, names
 
@@ -30,7 +30,7 @@ class Keeper:
             callers=self.seen.messages, seen=self.seen, begun=self.begun, hands=self.hands, now=True
         )
         sent = SentGrant(f"holder-{self.prefix}", b"", "", grant)
-        granted = await self.bench.tell(self.bench.partition.grant([sent], CallId("", 0, self.bench.now)))
+        granted = await self.bench.tell(self.bench.partition.grant([sent], self.bench.at()))
         reply = granted.credits[0]
         self.seen = max([self.seen, *(gift.place for gift in reply.gifts)])
         return [

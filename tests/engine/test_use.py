@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.engine import CallId, Operation, Outgoing, Request, SettingsStaleError, SidePrefix, quiet, withdraw
+from sbredis.engine import Operation, Outgoing, Request, SettingsStaleError, SidePrefix, quiet, withdraw
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, START, Bench, set_to
 from tests.engine.moves import A, B, T, Town
 from tests.engine.taking import first_token
@@ -21,7 +21,7 @@ async def used(bench: Bench) -> int:
 
 async def begun(bench: Bench) -> None:
     """Use the partition now."""
-    assert await bench.tell(bench.partition.touch(CallId("", 0, bench.now)))
+    assert await bench.tell(bench.partition.touch(bench.at()))
     assert await used(bench) == bench.now
 
 
@@ -48,7 +48,7 @@ async def test_calls_of_users_are_uses(bench: Bench, name: str) -> None:
         "receive": bench.receiving(first_token(), 1),
         "complete": of.complete(call_id, [held.lock()]),
         "purge": of.purge(call_id, bench.now),
-        "touch": of.touch(CallId("", 0, bench.now)),
+        "touch": of.touch(bench.at()),
     }
     await bench.tell(requests[name])
     assert await used(bench) == bench.now
@@ -57,7 +57,7 @@ async def test_calls_of_users_are_uses(bench: Bench, name: str) -> None:
 async def test_calls_of_maintenance_and_readers_are_no_uses(bench: Bench) -> None:
     await begun(bench)
     bench.later(2 * MINUTE)
-    of, call_id = bench.partition, CallId("", 0, bench.now)
+    of, call_id = bench.partition, bench.at()
     requests: list[Request[Any]] = [
         of.due(call_id),
         of.count(call_id),
@@ -78,7 +78,7 @@ async def test_the_idle_time_begins_when_a_scheduled_message_is_enqueued(bench: 
     bench.later(2 * IDLE - 1)
     assert await bench.tell(bench.partition.close(IDLE, bench.partition.version, now=bench.now)) == (False, 0)
     bench.later(MINUTE)
-    await bench.tell(bench.partition.due(CallId("", 0, bench.now)))
+    await bench.tell(bench.partition.due(bench.at()))
     assert await used(bench) == START + 2 * IDLE
 
 

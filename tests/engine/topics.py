@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from sbredis.engine import (
-    CallId,
     Copy,
     Delivery,
     Lock,
@@ -15,29 +14,23 @@ from sbredis.engine import (
     Partition,
     PartitionSettings,
     Received,
-    Request,
     Sent,
-    perform,
     read_record,
 )
 from sbredis.transport import Transport
-from tests.engine.bench import Everything, everything
+from tests.engine.bench import START
+from tests.engine.calling import Caller
 from tests.engine.taking import first_token, receiving, run_of
 
 __all__ = ["SETTINGS", "START", "Topic"]
 
-T = TypeVar("T")
 SETTINGS = PartitionSettings(clock="test", dead_letter_expired=True, max_delivery_count=2)
-START = 1_700_000_000_000
 
 
-class Topic:
+class Topic(Caller):
     """A topic of one partition with four subscriptions, one of which has sessions."""
 
     def __init__(self, transport: Transport) -> None:
-        self.transport = transport
-        self.now = START
-        self._number = 0
         self.topic = Partition("ns", "abc", "t", "topic", 1, replace(SETTINGS, topic=True))
         shared = replace(SETTINGS, shared=True)
         self.one, self.two, self.brief, self.sessions = (
@@ -49,29 +42,18 @@ class Topic:
                 ("s4", replace(shared, sessions=True)),
             )
         )
+        super().__init__(
+            transport, dict(zip(("t", "s1", "s2", "s3", "s4"), (self.topic, *self.subscriptions), strict=True))
+        )
 
     @property
     def subscriptions(self) -> tuple[Partition, ...]:
         return self.one, self.two, self.brief, self.sessions
 
-    async def tell(self, request: Request[T]) -> T:
-        return await perform(self.transport, request)
-
-    def call_id(self) -> CallId:
-        self._number += 1
-        return CallId(f"lane{self._number}", 1, self.now)
-
-    def at(self) -> CallId:
-        """Return a call id with the present time, for a call without a lane."""
-        return CallId("", 0, self.now)
-
     async def publish(self, *routed: tuple[bytes, tuple[int, ...]], message_id: bytes = b"") -> int:
         messages = [Outgoing(payload, message_id=message_id) for payload, _ in routed]
         request = self.topic.publish(
-            self.call_id(),
-            messages,
-            [[Copy(place) for place in route] for _, route in routed],
-            self.subscriptions,
+            self.call_id(), messages, [[Copy(place) for place in route] for _, route in routed], self.subscriptions
         )
         return (await self.tell(request)).first
 
@@ -88,20 +70,11 @@ class Topic:
     async def stored(self) -> int:
         return sum([await self.transport.command("HLEN", key, key=key) for key in self.topic.keys[10:26]])
 
-    async def everything(self) -> Everything:
-        """Return the content of all keys of all partitions."""
-        keys = dict.fromkeys(key for partition in (self.topic, *self.subscriptions) for key in partition.keys)
-        return await everything(self.transport, tuple(keys))
-
     async def bytes(self) -> int:
-        return (await self.tell(self.topic.count(CallId("", 0, self.now)))).bytes
+        return (await self.tell(self.topic.count(self.at()))).bytes
 
     async def hand_out(
-        self,
-        messages: Sequence[Outgoing],
-        routes: Sequence[Sequence[Copy] | None],
-        *,
-        fence: int | None = None,
+        self, messages: Sequence[Outgoing], routes: Sequence[Sequence[Copy] | None], *, fence: int | None = None
     ) -> Sent:
         """Publish messages with these routes."""
         request = self.topic.publish(self.call_id(), messages, routes, self.subscriptions, fence=fence)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from sbredis.engine import (
-    CallId,
     Content,
     Copy,
     Lock,
@@ -14,24 +13,18 @@ from sbredis.engine import (
     Outgoing,
     Partition,
     PartitionSettings,
-    PartRefusedError,
-    Request,
     SessionLock,
-    Transacted,
     encode,
-    perform,
     read_record,
-    transact,
 )
 from sbredis.engine._transaction import TransactionStep
 from sbredis.transport import Transport
-from tests.engine.bench import Everything, everything
+from tests.engine.bench import START
+from tests.engine.calling import Caller
 from tests.engine.taking import receiving, run_of
 
 __all__ = ["ELSEWHERE", "SETTINGS", "START", "World", "of_session"]
 
-T = TypeVar("T")
-START = 1_700_000_000_000
 SETTINGS = PartitionSettings(clock="test", lock_duration=30_000, max_delivery_count=3, duplicate_window=60_000)
 
 ELSEWHERE = Partition("world", "xyz", "e", "the-e", 1, SETTINGS)
@@ -43,13 +36,10 @@ def of_session(session: str, body: bytes) -> bytes:
     return encode(Content(body, session_id=session))
 
 
-class World:
+class World(Caller):
     """Entities of one slot, and a caller of them."""
 
     def __init__(self, transport: Transport, namespace: str = "world") -> None:
-        self.transport = transport
-        self.now = START
-        self._number = 0
         shared = replace(SETTINGS, shared=True)
         kinds: dict[str, tuple[PartitionSettings, str | None]] = {
             "a": (SETTINGS, None),
@@ -58,28 +48,19 @@ class World:
             "t": (replace(SETTINGS, topic=True), None),
             "s": (shared, "t"),
         }
-        self.of = {
-            name: Partition(namespace, "abc", name, f"the-{name}", 1, settings, store)
-            for name, (settings, store) in kinds.items()
-        }
-
-    async def create(self) -> World:
-        for partition in self.of.values():
-            await self.tell(partition.configure(create=True, now=self.now))
-        return self
-
-    async def tell(self, request: Request[T]) -> T:
-        return await perform(self.transport, request)
+        super().__init__(
+            transport,
+            {
+                name: Partition(namespace, "abc", name, f"the-{name}", 1, settings, store)
+                for name, (settings, store) in kinds.items()
+            },
+        )
 
     async def alone(self, operation: Operation) -> Any:
         """Run an operation without others. It runs in a transaction only if there is no script that does it alone."""
         if isinstance(operation.request, TransactionStep):
             return await self.transact(operation)
         return await self.tell(operation.request)
-
-    def call_id(self) -> CallId:
-        self._number += 1
-        return CallId(f"lane{self._number}", 1, self.now)
 
     async def send(self, name: str, *payloads: bytes) -> None:
         await self.alone(self.sending(name, *map(Outgoing, payloads)))
@@ -107,22 +88,10 @@ class World:
     def settling(self, what: str, name: str, *locks: Lock) -> Operation:
         return Operation(self.of[name], getattr(self.of[name], what)(self.call_id(), locks))
 
-    async def transact(self, *operations: Operation, call_id: CallId | None = None) -> Transacted:
-        """Run operations. A refusal raises the error that the application would get."""
-        try:
-            return await self.tell(transact(call_id or self.call_id(), operations))
-        except PartRefusedError as refusal:
-            raise refusal.reason from None
-
     async def bodies(self, name: str, side: str = "") -> list[bytes]:
         """Return the payloads of all messages of an entity, in every state."""
-        request = self.of[name].peek(0, 100, side="d" if side else "", call_id=CallId("", 0, self.now))
+        request = self.of[name].peek(0, 100, side="d" if side else "", call_id=self.at())
         return [read_record(each.record).payload for each in (await self.tell(request)).messages]
-
-    async def everything(self) -> Everything:
-        """Return the content of all keys, byte for byte."""
-        keys = dict.fromkeys(key for partition in self.of.values() for key in partition.keys)
-        return await everything(self.transport, tuple(keys))
 
     async def data(self) -> dict[str, Any]:
         """Return the content of all keys, by entity and kind, without the lanes and without what is drawn at random."""

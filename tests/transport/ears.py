@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["Ear"]
+from sbredis.transport import Transport
+from tests.waiting import eventually
+
+__all__ = ["Ear", "all_heard"]
+
+_LAST = b"last"
 
 
 class Ear:
@@ -17,3 +22,11 @@ class Ear:
 
     def gap(self) -> None:
         self.gaps += 1
+
+
+async def all_heard(transport: Transport, channel: bytes, ear: Ear) -> list[bytes]:
+    """Return all messages that were published on a channel since the last time."""
+    await transport.command("SPUBLISH", channel, _LAST, key=channel)
+    await eventually(lambda: _LAST in ear.heard)
+    heard, ear.heard = ear.heard, []
+    return [said for said in heard if said != _LAST]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from sbredis.engine import (
     Accepted,
-    CallId,
     Content,
     Delivery,
     Lock,
@@ -75,30 +74,21 @@ async def holder(bench: Bench, name: str | None = None) -> Holder:
 
 async def peeked(bench: Bench, name: str) -> bytes | None:
     """Return the state of a session, whoever has locked it."""
-    return await bench.tell(bench.partition.peek_state(name, CallId("", 0, bench.now)))
+    return await bench.tell(bench.partition.peek_state(name, bench.at()))
 
 
 async def listed(bench: Bench, wanted: int = 1000, after: str | None = None) -> SessionsListed:
-    return await bench.tell(bench.partition.list_sessions(wanted, after, CallId("", 0, bench.now)))
+    return await bench.tell(bench.partition.list_sessions(wanted, after, bench.at()))
 
 
 async def listed_since(bench: Bench, since: int, wanted: int = 1000, skip: int = 0) -> SessionsListed:
-    return await bench.tell(bench.partition.list_sessions_since(wanted, since, skip, CallId("", 0, bench.now)))
+    return await bench.tell(bench.partition.list_sessions_since(wanted, since, skip, bench.at()))
 
 
 async def traces(bench: Bench) -> dict[str, object]:
     """Return the content of the keys, without the partition's own settings, its last calls and its sentinel."""
     whole = await bench.whole()
-    kinds = (
-        "leases",
-        "locks",
-        "due",
-        "sessions",
-        "turns",
-        "states",
-        "refs",
-        *(f"m{at}" for at in range(16)),
-    )
+    kinds = ("leases", "locks", "due", "sessions", "turns", "states", "refs", *(f"m{at}" for at in range(16)))
     found = {key.rpartition(":")[2]: held for key, (_, held) in whole.items()}
     return {kind: found[kind] for kind in kinds if kind in found}
 
@@ -157,4 +147,4 @@ class Holder:
         await self.bench.tell(self.bench.partition.set_state(self.bench.call_id(), self.lock, state))
 
     async def get_state(self) -> bytes | None:
-        return await self.bench.tell(self.bench.partition.get_state(self.lock, CallId("", 0, self.bench.now)))
+        return await self.bench.tell(self.bench.partition.get_state(self.lock, self.bench.at()))

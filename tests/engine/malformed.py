@@ -98,12 +98,7 @@ _NUMBERS: dict[str, dict[int, tuple[int, int]]] = {
     "peek": {1: (0, BAND_WIDTH - 1), 2: (1, MAXIMUM_CALL_MESSAGES), 3: (1, 1 << 30)},
     "plan": {0: (1, 999_999_999_999_999), 4: (0, 999_999_999), 5: (1, 999_999_999_999_999)},
     "purge": {1: (0, NEVER), 2: (1, MAXIMUM_CALL_MESSAGES)},
-    "read_range": {
-        1: (0, BAND_WIDTH - 1),
-        2: (0, BAND_WIDTH - 1),
-        3: (1, MAXIMUM_CALL_MESSAGES),
-        4: (1, 1 << 30),
-    },
+    "read_range": {1: (0, BAND_WIDTH - 1), 2: (0, BAND_WIDTH - 1), 3: (1, MAXIMUM_CALL_MESSAGES), 4: (1, 1 << 30)},
     "receive_deferred": {3: (1, 1 << 30)},
     "unpin": {0: (1, 999_999_999_999_999)},
 }
@@ -126,10 +121,7 @@ _CHOICES: dict[str, dict[int, tuple[Argument, ...]]] = {
         SETTING["window"]: ("0", "-1", "x", str(NEVER + 1)),
         **{
             SETTING[setting.stored]: (
-                "",
-                "2",
-                "-",
-                "Deleting",
+                *("", "2", "-", "Deleting"),
                 *(wrong for word in setting.words for wrong in (f"{word} ", word.swapcase())),
             )
             for setting in SETTINGS.values()
@@ -161,43 +153,14 @@ _TOKENS: dict[str, int] = NEW_TOKEN | dict.fromkeys(
 )
 _WITHOUT_TOKEN = {"get_state"}
 """The scripts whose token is optional."""
-_SESSIONS: dict[str, int] = {
-    "list_sessions": 1,
-    "peek": 5,
-    "purge": 4,
-    "receive_deferred": 2,
-}
+_SESSIONS: dict[str, int] = {"list_sessions": 1, "peek": 5, "purge": 4, "receive_deferred": 2}
 """The index of an optional session name. In other scripts a session name is the first argument, and required."""
 _NOT_SESSIONS: tuple[Argument, ...] = ("s", "-s", " =s", b"=\xff", b"=s\xffa", "=" + "s" * 513)
-_NOT_TOKENS: tuple[Argument, ...] = (
-    "",
-    "a" * 10,
-    "a" * 12,
-    "a" * 10 + " ",
-    "a" * 10 + "+",
-    "é" * 5 + "a",
-    b"\x00" * 11,
-)
+_NOT_TOKENS: tuple[Argument, ...] = ("", "a" * 10, "a" * 12, "a" * 10 + " ", "a" * 10 + "+", "é" * 5 + "a", bytes(11))
 _NOT_STAMPS: tuple[Argument, ...] = ("", "a" * 11, "a" * 13, "a" * 11 + " ", "a" * 11 + "+", "é" * 6, b"\x00" * 12)
 NOT_NAMES = (
-    "",
-    "0",
-    "01",
-    "-1",
-    "+1",
-    "1.5",
-    "d",
-    "d0",
-    "t0",
-    "D1",
-    "1d",
-    " 1",
-    "1\n",
-    "1 2",
-    "1,2",
-    "x",
-    "9" * 17,
-    "d" + "9" * 16,
+    *("", "0", "01", "-1", "+1", "1.5", "d", "d0", "t0", "D1", "1d", " 1", "1\n", "1 2", "1,2", "x"),
+    *("9" * 17, "d" + "9" * 16),
 )
 
 
@@ -210,23 +173,8 @@ class Malformed(NamedTuple):
 
 def not_numbers(least: int, most: int) -> Iterator[Argument]:
     """Yield values that are not a whole number between two bounds, including some that look like one."""
-    yield from (
-        "",
-        "x",
-        "-1",
-        "+1",
-        " 1",
-        "1 ",
-        "1.5",
-        "1e2",
-        "0x10",
-        "1,000",
-        "nan",
-        "inf",
-        "1" * 16,
-        b"1\x00",
-        "\uff11",
-    )
+    yield from ("", "x", "-1", "+1", " 1", "1 ", "1.5", "1e2", "0x10", "1,000", "nan", "inf")
+    yield from ("1" * 16, b"1\x00", "\uff11")
     if least:
         yield least - 1
     if most < 999_999_999_999_999:

@@ -13,19 +13,8 @@ from tests.access.users import nodes_of
 __all__ = ["Rights", "commands_of", "confined"]
 
 _COMMANDS_OF_A_CONNECTION = (
-    *(
-        "evalsha",
-        "evalsha_ro",
-        "script|load",
-        "fcall",
-        "fcall_ro",
-        "function|load",
-        "info",
-        "config|get",
-        "cluster|slots",
-        "ping",
-    ),
-    *("ssubscribe", "sunsubscribe"),
+    *("evalsha", "evalsha_ro", "script|load", "fcall", "fcall_ro", "function|load", "info", "config|get"),
+    *("cluster|slots", "ping", "ssubscribe", "sunsubscribe"),
 )
 """The commands of the transport besides calls of scripts; every user may use HELLO and AUTH."""
 

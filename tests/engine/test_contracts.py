@@ -383,27 +383,8 @@ def test_all_operations_but_configure_and_destroy_open_a_call_as_their_headers_s
 # -- flags -------------------------------------------------------------------------------------------------------------
 
 READS = {
-    *(
-        "exists",
-        "hexists",
-        "hget",
-        "hgetall",
-        "hlen",
-        "hmget",
-        "hrandfield",
-        "hscan",
-        "hstrlen",
-        "time",
-        "zcard",
-        "zcount",
-        "zmscore",
-        "zrange",
-    ),
-    "xrange",
-    "zlexcount",
-    "zrangebylex",
-    "zrangebyscore",
-    "zscore",
+    *("exists", "hexists", "hget", "hgetall", "hlen", "hmget", "hrandfield", "hscan", "hstrlen", "time", "xrange"),
+    *("zcard", "zcount", "zlexcount", "zmscore", "zrange", "zrangebylex", "zrangebyscore", "zscore"),
 }
 
 

@@ -58,11 +58,7 @@ def test_a_grant_is_one_argument() -> None:
     both = [
         SENT,
         SentGrant(
-            TOKEN,
-            b"",
-            "=a b\n",
-            GRANT._replace(retired=(), begins=False, now=True, announced=True),
-            delete=True,
+            TOKEN, b"", "=a b\n", GRANT._replace(retired=(), begins=False, now=True, announced=True), delete=True
         ),
     ]
     assert packed_grants(both) == [

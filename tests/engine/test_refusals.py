@@ -50,12 +50,7 @@ KINDS: dict[str, PartitionSettings] = {
     "reserved": replace(SETTINGS, reserved=True),
 }
 OF_SESSIONS = (
-    "accept_session",
-    "bury_session",
-    "get_state",
-    "list_sessions",
-    "release_session",
-    "renew_session",
+    *("accept_session", "bury_session", "get_state", "list_sessions", "release_session", "renew_session"),
     "set_state",
 )
 

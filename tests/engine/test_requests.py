@@ -177,10 +177,7 @@ async def test_an_invalid_message_name_is_refused_before_sending(name: str) -> N
 
 @pytest.mark.parametrize("token", NOT_TOKENS)
 async def test_an_invalid_token_is_refused_before_sending(token: str) -> None:
-    builds: list[Build] = [
-        lambda: OF.accept_session(TURN, token, "s"),
-        lambda: OF.receive_deferred(TURN, token, ["1"]),
-    ]
+    builds: list[Build] = [lambda: OF.accept_session(TURN, token, "s"), lambda: OF.receive_deferred(TURN, token, ["1"])]
     builds += [lambda settle=settle: settle([Lock(token, "1")]) for settle in SETTLING.values()]  # type: ignore[misc]
     for build in builds:
         with pytest.raises(ValueError, match="is not the token of a lease"):

@@ -266,10 +266,7 @@ async def test_partitions_of_two_slots_are_refused_before_the_call(world: World)
     with pytest.raises(ValueError, match="must be in one slot"):
         transact(
             world.call_id(),
-            [
-                world.sending("a", Outgoing(b"x")),
-                Operation(ELSEWHERE, ELSEWHERE.send(NO_CALL_ID, [Outgoing(b"y")])),
-            ],
+            [world.sending("a", Outgoing(b"x")), Operation(ELSEWHERE, ELSEWHERE.send(NO_CALL_ID, [Outgoing(b"y")]))],
         )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from sbredis.engine import (
-    CallId,
     MalformedCallError,
     Operation,
     Outgoing,
@@ -61,7 +60,7 @@ async def listed(world: World, prefix: bytes = b"", name: str = "a") -> tuple[li
     found: list[Watermark] = []
     cursor, parts = None, 0
     while True:
-        request = world.of[name].watermarks(prefix, cursor, call_id=CallId("", 0, world.now))
+        request = world.of[name].watermarks(prefix, cursor, call_id=world.at())
         part = await world.tell(request)
         found += part.watermarks
         cursor, parts = part.onwards, parts + 1
@@ -94,10 +93,7 @@ async def test_many_watermarks_are_listed_in_parts(world: World) -> None:
 
 async def test_a_watermark_advances_once_in_a_transaction(world: World) -> None:
     with pytest.raises(MalformedCallError, match="watermark"):
-        await world.transact(
-            advance(world.of["a"], b"mark", None, "1"),
-            advance(world.of["a"], b"mark", None, "2"),
-        )
+        await world.transact(advance(world.of["a"], b"mark", None, "1"), advance(world.of["a"], b"mark", None, "2"))
 
 
 async def test_wrong_watermarks_are_refused_before_they_are_sent(world: World) -> None:

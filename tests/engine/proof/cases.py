@@ -74,10 +74,7 @@ NOT_COUNTED = {
         (operation, "RESERVED"): "these machines reserve nothing; the machine of reserved ranges counts it"
         for operation in ("receive_deferred",)
     },
-    (
-        "publish",
-        "DUE",
-    ): "the only due work of a topic is the end of locks on its transfer dead letters. These machines"
+    ("publish", "DUE"): "the only due work of a topic is the end of locks on its transfer dead letters. These machines"
     " have no transfers; tests/engine/test_publish_put_off.py shows the refusal",
 }
 """Refusals in the headers of scripts that these machines cannot bring about, and why."""

@@ -247,13 +247,7 @@ class CreditMachine:
 
     def new_partition(self, now: int) -> CreditPartition:
         return CreditPartition(
-            self.server.run,
-            now,
-            self.publish,
-            hears=self.hears,
-            lock=LOCK,
-            seen=self.cases,
-            sessions=self.sessions,
+            self.server.run, now, self.publish, hears=self.hears, lock=LOCK, seen=self.cases, sessions=self.sessions
         )
 
     def save(self) -> dict[str, Any]:

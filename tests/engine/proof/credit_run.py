@@ -26,56 +26,26 @@ REQUIRED = (
     *("again", "again: a gift", "handed", "handed: to be given back", "once", "lapse", "suspect"),
     *("lapse: begun", "lapse: not begun", "lapse: not begun in a session", "interest: a suspect"),
     "lapse: a careful holder has not begun a suspect",
-    *(
-        f"grant: {what}"
-        for what in (
-            "taken",
-            "older",
-            "repeated",
-            "withdrawn",
-            "new prefix",
-            "forgotten",
-            "before the epoch",
-            "of another process",
-            "refused",
-            "session lost",
-        )
-    ),
+    *(f"grant: {what}" for what in ("taken", "older", "repeated", "withdrawn", "new prefix", "forgotten")),
+    *(f"grant: {what}" for what in ("before the epoch", "of another process", "refused", "session lost")),
     *("grant expired", "word begun", "word forgotten", "epoch", "settings end credit", "session: free"),
+    *("session: with first messages", "session: left", "session: not left, because nobody waits"),
     *(
-        "session: with first messages",
-        "session: left",
-        "session: not left, because nobody waits",
         "session: its holder is told of the end",
+        "session: release refused",
+        "gift: several sessions",
+        "others wait: in a reply",
+        "others wait: in a push",
     ),
-    *("session: release refused", "gift: several sessions", "others wait: in a reply", "others wait: in a push"),
     *(f"settlement: {what}" for what in ("completed", "released", "lost")),
     *("interest", "interest: announced", "interest: size", "interest: unseen gifts", "interest: passed on"),
     "interest: without credit",
     *("bound of a call", "reply: too much unseen", "no listener"),
     *("more receivers than a call looks at", "more holders than a call looks at"),
-    *(
-        f"due: {what}"
-        for what in (
-            "keeper",
-            "deputy",
-            "another receiver",
-            "deputy of another client",
-            "next keeper",
-            "comes forward",
-            "scheduled",
-        )
-    ),
-    *(
-        f"network: {what}"
-        for what in (
-            "a call is lost",
-            "a call is repeated",
-            "a reply is lost",
-            "a push is lost",
-            "a subscription is cut",
-        )
-    ),
+    *(f"due: {what}" for what in ("keeper", "deputy", "another receiver", "deputy of another client")),
+    *(f"due: {what}" for what in ("next keeper", "comes forward", "scheduled")),
+    *(f"network: a {what}" for what in ("call is lost", "call is repeated", "reply is lost", "push is lost")),
+    "network: a subscription is cut",
     *(f"client: {what}" for what in ("subscribes", "a call fails", "lock over", "pauses", "dies", "no keeper is left")),
     *(
         f"server: {what}"

@@ -24,10 +24,7 @@ EXAMPLES = int(os.environ.get("SBREDIS_ENGINE_EXAMPLES", "15"))
 STEPS = int(os.environ.get("SBREDIS_ENGINE_STEPS", "50"))
 """The number of partitions that a test uses on each host, and the number of rules that run on each partition."""
 
-BOUNDS = {
-    "real": Bounds(),
-    "narrow": Bounds(share=3, weight=70, purged=60, held=3, watermarks=3, remembered=1),
-}
+BOUNDS = {"real": Bounds(), "narrow": Bounds(share=3, weight=70, purged=60, held=3, watermarks=3, remembered=1)}
 """The real bounds of the scripts, and narrow bounds that calls reach often."""
 
 MACHINES: dict[str, type[Machine]] = {

@@ -104,13 +104,7 @@ class Machine(RuleBasedStateMachine):
 
     # -- receiving -----------------------------------------------------------------------------------------------------
 
-    @rule(
-        how=hows,
-        side=draws.sides,
-        mode=draws.modes,
-        wanted=some([1, 1, 2, 3, 10]),
-        room=draws.rooms,
-    )
+    @rule(how=hows, side=draws.sides, mode=draws.modes, wanted=some([1, 1, 2, 3, 10]), room=draws.rooms)
     def receive(self, *, how: How, side: Side, mode: m.Mode, wanted: int, room: int) -> None:
         self.both.receive(how, self.both.token(), wanted, side=side, mode=mode, room=room)
 
@@ -196,13 +190,7 @@ class Machine(RuleBasedStateMachine):
         self.both.count(how)
 
     @every(8, 5)
-    @rule(
-        data=st.data(),
-        how=hows,
-        side=draws.sides,
-        share=some([1, 2, 1_000]),
-        onwards=st.booleans(),
-    )
+    @rule(data=st.data(), how=hows, side=draws.sides, share=some([1, 2, 1_000]), onwards=st.booleans())
     def purge(self, data: st.DataObject, how: How, side: Side, share: int, onwards: bool) -> None:
         there = list(self.model.messages[side].values())
         times = {self.both.now, *(message.enqueued or 0 for message in there)}

@@ -341,13 +341,7 @@ add("topic", "refusals", ("publish", "TOOLARGE"), _publishing(largest_message=1)
 add("topic", "refusals", ("publish", "QUOTA"), _publishing(quota=1))
 add("topic", "refusals", ("publish", "TARGET"), _publishing(given={"missing": 1}))
 add("topic", "refusals", ("publish", "FENCED"), _publish_behind_the_fence)
-add(
-    "topic",
-    "transitions",
-    (Side.MAIN, State.NEW, Event.PUBLISH, Condition.DUPLICATE),
-    _publishing(2),
-    window="topic",
-)
+add("topic", "transitions", (Side.MAIN, State.NEW, Event.PUBLISH, Condition.DUPLICATE), _publishing(2), window="topic")
 add("topic", "transitions", (Side.MAIN, State.NEW, Event.COPY, Condition.FAULTY), _copy_what_is_faulty)
 add(
     "topic",

@@ -101,14 +101,7 @@ class SessionMachine(Machine):
 
     # -- receiving -----------------------------------------------------------------------------------------------------
 
-    @rule(
-        data=st.data(),
-        how=hows,
-        side=draws.sides,
-        mode=draws.modes,
-        wanted=some([1, 1, 2, 3, 10]),
-        room=draws.rooms,
-    )
+    @rule(data=st.data(), how=hows, side=draws.sides, mode=draws.modes, wanted=some([1, 1, 2, 3, 10]), room=draws.rooms)
     def receive(self, *, data: st.DataObject, how: How, side: Side, mode: m.Mode, wanted: int, room: int) -> None:
         if side is Side.MAIN and self.holders():
             lock = self.holder(data)

@@ -18,7 +18,6 @@ from sbredis.engine import (
     Outgoing,
     Recipient,
     SessionLock,
-    SidePrefix,
     calling,
     encode,
     encode_changes,
@@ -163,61 +162,6 @@ async def test_a_dead_letter_that_is_refused_stays_and_is_not_forwarded_again(to
     assert (held.name, held.changes) == (one.name, one.changes)
     await town.tell(town.of["q"].abandon(town.call_id(), [Lock(token, one.name)]))
     assert (await town.waiting()).messages == (one,)
-
-
-# -- messages that a client has chosen ---------------------------------------------------------------------------------
-
-CHOSEN = b"any text"
-
-
-async def set_aside(town: Town, name: str = "n", side: SidePrefix = "") -> tuple[Delivery, ...]:
-    """Return messages of an entity that does not forward: an active one, a delayed one and a deferred one."""
-    if side:
-        await town.bury(name, b"active", b"delayed", b"deferred")
-    else:
-        await town.send(name, b"active", b"delayed", b"deferred")
-    token = first_token()
-    active, delayed, deferred = (Lock(token, each.name) for each in await town.receive(name, token, 3, side=side))
-    await town.tell(town.of[name].abandon(town.call_id(), [delayed._replace(delay=5000)], counted=False))
-    await town.tell(town.of[name].defer(town.call_id(), [deferred]))
-    await town.tell(town.of[name].abandon(town.call_id(), [active], counted=False))
-    found = await town.peek(name, side)
-    assert [each.state for each in found] == ["a", "w", "f"]
-    return found
-
-
-@pytest.mark.parametrize("side", ["", "d"])
-async def test_delayed_and_deferred_messages_can_be_moved(town: Town, side: SidePrefix) -> None:
-    await town.move(A, *await set_aside(town, side=side), name="n")
-    assert await town.received("a") == [b"active", b"delayed", b"deferred"]
-    assert await town.peek("n", side) == ()
-    assert await town.field("n", "store", "bytes") == b"0"
-    town.now += 10_000
-    await town.due("n")  # nothing wakes
-    assert await town.peek("n", side) == ()
-
-
-@pytest.mark.parametrize("side", ["", "d"])
-async def test_delayed_and_deferred_messages_can_be_withdrawn(town: Town, side: SidePrefix) -> None:
-    found = await set_aside(town, side=side)
-    sending = Operation(town.of["q"], town.sending(Destination("q", 0), *found))
-    await town.transact(withdraw(town.of["n"], await town.birth("n"), found), sending)
-    assert await town.bodies("q") == [b"active", b"delayed", b"deferred"]
-    assert await town.peek("n", side) == ()
-    assert await town.field("n", "store", "bytes") == b"0"
-
-
-async def test_messages_that_a_client_has_chosen_become_transfer_dead_letters_when_they_are_refused(town: Town) -> None:
-    found = await set_aside(town)
-    batch = await town.freeze(A, *found, name="n", purpose=CHOSEN)
-    assert batch is not None
-    changes = {each.name: WHY for each in found}
-    assert await town.tell(town.settling(batch, "refused", await town.birth("n"), changes=changes, name="n"))
-    assert await town.peek("n") == await town.peek("n", "d") == ()
-    dead = await town.peek("n", "t")
-    assert [(body_of(each), each.reason, each.changes, each.state) for each in dead] == [
-        (body, "A", WHY, "a") for body in (b"active", b"delayed", b"deferred")
-    ]
 
 
 # -- rolled back, made again -------------------------------------------------------------------------------------------
@@ -418,7 +362,7 @@ async def test_a_deferred_message_leaves_its_session_and_comes_back_deferred(tow
     (deferred,) = await town.peek("e")
     assert deferred.state == "f"
     birth = await town.birth("e")
-    batch = await town.freeze(A, deferred, name="e", purpose=CHOSEN)
+    batch = await town.freeze(A, deferred, name="e", purpose=b"any text")
     assert batch is not None
     assert await in_sessions(town) == []
     assert await town.tell(town.settling(batch, "back", birth, name="e"))

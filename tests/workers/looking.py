@@ -1,10 +1,27 @@
-"""What tests of workers look for on a bus."""
+"""What tests of workers make, and what they look for, on a bus."""
 
 from __future__ import annotations
 
-from sbredis.testing import Bus
+from typing import Any
 
-__all__ = ["bodies", "dead", "empty"]
+from sbredis.model import ServiceBusMessage
+from sbredis.testing import Bus
+from sbredis.workers import Worker
+
+__all__ = ["bodies", "dead", "empty", "send_to", "worker_of"]
+
+
+async def worker_of(bus: Bus, *queues: str, **options: Any) -> Worker:
+    """Create queues. Return a new worker on their bus."""
+    for name in queues:
+        await bus.create_queue(name)
+    return Worker(bus.url, **options)
+
+
+async def send_to(bus: Bus, queue: str, messages: ServiceBusMessage | list[ServiceBusMessage]) -> None:
+    """Send messages to a queue."""
+    async with bus.client.get_queue_sender(queue) as sender:
+        await sender.send_messages(messages)
 
 
 async def empty(bus: Bus, queue: str = "orders") -> bool:

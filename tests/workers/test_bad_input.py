@@ -24,6 +24,7 @@ from sbredis.workers import Context, Depends, Idempotency, Property, Retries, Ro
 from sbredis.workers.supervising._supervisor import SETUP_FAILED
 from tests.offenders import for_each
 from tests.workers import process_contexts, process_handlers
+from tests.workers.looking import send_to
 from tools.repository import ROOT
 
 Declare = Callable[[Worker], object]
@@ -300,8 +301,7 @@ async def bus(sbredis_bus: Bus) -> Bus:
     await sbredis_bus.create_queue("brief", lock_duration=timedelta(seconds=10))
     await sbredis_bus.create_topic("topic")
     await sbredis_bus.create_subscription("topic", "all")
-    async with sbredis_bus.client.get_queue_sender("fine") as sender:
-        await sender.send_messages(ServiceBusMessage("a message"))
+    await send_to(sbredis_bus, "fine", ServiceBusMessage("a message"))
     return sbredis_bus
 
 

@@ -18,7 +18,7 @@ from sbredis.testing import Bus
 from sbredis.workers import CircuitBreaker, Complete, Context, DeadLetter, Logging, Retries, Worker, message_of
 from sbredis.workers.running._batches import BatchSize
 from tests.waiting import eventually
-from tests.workers.looking import bodies, empty
+from tests.workers.looking import bodies, empty, send_to, worker_of
 
 
 @dataclass
@@ -76,8 +76,7 @@ async def test_messages_that_come_while_a_batch_waits_do_not_make_it_too_large(s
 
 
 async def test_a_batch_that_waits_for_more_messages_at_the_end_of_the_worker_is_given_back(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders")
 
     @worker.queue("orders", batch=3, batch_wait=30)
     async def insert() -> None:
@@ -93,9 +92,7 @@ async def test_a_batch_that_waits_for_more_messages_at_the_end_of_the_worker_is_
 
 async def test_an_error_in_a_batch_lets_all_its_messages_come_again(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders", max_delivery_count=2)
-    await sbredis_bus.create_queue("out")
-    worker = Worker(sbredis_bus.url, retries=NOW)
-    counts: list[list[int]] = []
+    worker, counts = await worker_of(sbredis_bus, "out", retries=NOW), list[list[int]]()
 
     @worker.queue("orders", batch=10, batch_wait=0.05)
     async def insert(messages: list[ServiceBusReceivedMessage], context: Context) -> Any:
@@ -153,8 +150,7 @@ async def test_the_state_of_a_session_goes_with_the_messages_of_its_batch_that_a
 
 
 async def test_a_batch_that_is_not_completed_by_itself_may_answer_for_some_of_its_messages(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders")
 
     @worker.queue("orders", batch=3, batch_wait=30, auto_complete=False)
     async def insert(texts: list[str]) -> tuple[Complete | None, ...]:
@@ -189,8 +185,7 @@ async def test_what_a_handler_returns_after_it_has_settled_its_batch_does_not_co
 
 
 async def send(bus: Bus, queue: str, *messages: ServiceBusMessage) -> None:
-    async with bus.client.get_queue_sender(queue) as sender:
-        await sender.send_messages(list(messages))
+    await send_to(bus, queue, list(messages))
 
 
 # -- several calls for what was received together ----------------------------------------------------------------------
@@ -198,10 +193,7 @@ async def send(bus: Bus, queue: str, *messages: ServiceBusMessage) -> None:
 
 async def test_no_more_batches_run_at_once_than_may_and_the_others_keep_their_locks(sbredis_bus: Bus) -> None:
     """Messages for three handlers that were received together need three calls."""
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
-    running: list[str] = []
-    most: list[int] = []
+    worker, running, most = await worker_of(sbredis_bus, "orders"), list[str](), list[int]()
     let_go = asyncio.Event()
 
     async def insert(messages: list[ServiceBusReceivedMessage]) -> None:
@@ -231,8 +223,7 @@ async def test_no_more_batches_run_at_once_than_may_and_the_others_keep_their_lo
 
 
 async def test_a_batch_that_waits_is_handled_without_a_message_whose_lock_was_lost(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders")
     begun, let_go = asyncio.Event(), asyncio.Event()
     handled: list[list[str]] = []
 
@@ -261,9 +252,7 @@ async def test_a_batch_that_waits_is_handled_without_a_message_whose_lock_was_lo
 
 
 async def test_the_time_for_renewals_begins_when_a_batch_that_has_waited_starts(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
-    renewed: dict[str, list[str]] = {}
+    worker, renewed = await worker_of(sbredis_bus, "orders"), dict[str, list[str]]()
     limit = 2.0
 
     async def insert(messages: list[ServiceBusReceivedMessage]) -> None:
@@ -283,9 +272,10 @@ async def test_the_time_for_renewals_begins_when_a_batch_that_has_waited_starts(
 
 
 async def test_batches_that_wait_when_a_circuit_opens_are_given_back(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
     breaker = CircuitBreaker(failures=1, pause=3600)
-    worker = Worker(sbredis_bus.url, middleware=[breaker], retries=Retries(first_delay=3000, longest_delay=3000))
+    worker = await worker_of(
+        sbredis_bus, "orders", middleware=[breaker], retries=Retries(first_delay=3000, longest_delay=3000)
+    )
     handled: list[str] = []
 
     async def insert(messages: list[ServiceBusReceivedMessage]) -> None:
@@ -309,9 +299,7 @@ async def test_a_batch_that_is_too_large_for_a_transaction_comes_again_in_smalle
 ) -> None:
     """A transaction takes 100 messages, and the handler sends one for each of its batch."""
     await sbredis_bus.create_queue("orders", max_delivery_count=1)
-    await sbredis_bus.create_queue("out")
-    worker = Worker(sbredis_bus.url)
-    sizes: list[int] = []
+    worker, sizes = await worker_of(sbredis_bus, "out"), list[int]()
 
     @worker.queue("orders", batch=120, batch_wait=30, max_concurrent_calls=1)
     async def insert(texts: list[str], context: Context) -> None:
@@ -382,9 +370,7 @@ async def test_a_batch_whose_sends_have_too_many_bytes_comes_again_in_smaller_on
 
 async def test_a_batch_of_a_handler_that_sends_has_messages_of_one_partition(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders", enable_partitioning=True, max_delivery_count=1)
-    await sbredis_bus.create_queue("out")
-    worker = Worker(sbredis_bus.url)
-    partitions: list[set[int]] = []
+    worker, partitions = await worker_of(sbredis_bus, "out"), list[set[int]]()
 
     @worker.queue("orders", batch=10, batch_wait=0.2, max_concurrent_calls=1)
     async def insert(messages: list[ServiceBusReceivedMessage], context: Context) -> None:

@@ -15,6 +15,7 @@ from sbredis.testing import Bus
 from sbredis.workers import Context, Worker, message_of
 from sbredis.workers.running._additions import decoded_state, encoded_state
 from tests.waiting import eventually
+from tests.workers.looking import worker_of
 
 TRICKY = ["abc", "5", "null", '{"a":1}', '"abc"', ""]
 
@@ -31,9 +32,7 @@ class Phase(enum.StrEnum):
 
 async def received(bus: Bus, as_type: Any, values: list[Any], *, batch: int | None = None) -> list[Any]:
     """Send values with a worker, and return what a handler with this type gets."""
-    await bus.create_queue("values")
-    worker = Worker(bus.url)
-    got: list[Any] = []
+    worker, got = await worker_of(bus, "values"), list[Any]()
 
     async def take(value: Any) -> None:
         got.extend(value if batch else [value])
@@ -75,8 +74,7 @@ def echo(value: str | int | None) -> str | int | None:
 
 @pytest.mark.parametrize("execution", ["thread", "process"])
 async def test_a_reply_has_the_value_that_was_asked_with(sbredis_bus: Bus, execution: Any) -> None:
-    await sbredis_bus.create_queue("values")
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "values")
     worker.queue("values", replies=True, execution=execution, max_concurrent_calls=1)(echo)
     async with worker.running(), ServiceBusClient(sbredis_bus.url) as asker:
         for value in (*TRICKY, 5, None):

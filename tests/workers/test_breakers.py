@@ -19,7 +19,7 @@ from sbredis.workers.declaring._handlers import Defaults, plan_of
 from sbredis.workers.included._circuit import UNLIMITED, Circuit, CircuitCall
 from sbredis.workers.running._gates import Gates
 from tests.waiting import eventually
-from tests.workers.looking import empty
+from tests.workers.looking import empty, send_to, worker_of
 
 NOW = Retries(first_delay=0)
 
@@ -291,9 +291,8 @@ async def test_a_service_is_tried_by_one_call_at_a_time(sbredis_bus: Bus, requir
 
 
 async def test_a_message_that_the_breaker_refuses_is_given_back_uncounted(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
     breaker = CircuitBreaker(failures=1, pause=3600)
-    worker = Worker(sbredis_bus.url, retries=Retries(first_delay=3600, longest_delay=3600, jitter=False))
+    worker = await worker_of(sbredis_bus, "orders", retries=Retries(first_delay=3600, longest_delay=3600, jitter=False))
     both = asyncio.Event()
 
     async def opening(context: Context, proceed: Proceed) -> object:
@@ -309,8 +308,7 @@ async def test_a_message_that_the_breaker_refuses_is_given_back_uncounted(sbredi
         raise ConnectionError
 
     async with worker.running():
-        async with sbredis_bus.client.get_queue_sender("orders") as sender:
-            await sender.send_messages([ServiceBusMessage("late"), ServiceBusMessage("early")])
+        await send_to(sbredis_bus, "orders", [ServiceBusMessage("late"), ServiceBusMessage("early")])
         await both.wait()
         counts = worker._running().report().counts["orders"]
         await eventually(lambda: counts.given_back >= 1)  # it may have come again before the worker paused

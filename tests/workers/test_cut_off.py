@@ -11,6 +11,7 @@ from sbredis import ServiceBusMessage
 from sbredis.testing import Bus
 from sbredis.workers import Abandon, DeadLetter, Outcome, Worker
 from tests.waiting import eventually
+from tests.workers.looking import send_to, worker_of
 
 
 async def until_cancelled(begun: list[str], end: str) -> Outcome | None:
@@ -23,8 +24,7 @@ async def until_cancelled(begun: list[str], end: str) -> Outcome | None:
 
 
 async def send(bus: Bus, *texts: str) -> None:
-    async with bus.client.get_queue_sender("orders") as sender:
-        await sender.send_messages([ServiceBusMessage(text) for text in texts])
+    await send_to(bus, "orders", [ServiceBusMessage(text) for text in texts])
 
 
 @pytest.mark.parametrize("requires_session", [False, True])
@@ -49,9 +49,7 @@ async def test_a_handler_that_ends_well_although_it_was_cancelled_has_handled_it
 
 
 async def test_a_handler_that_fails_when_it_is_cancelled_was_interrupted(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url, shutdown_timeout=0)
-    begun: list[str] = []
+    worker, begun = await worker_of(sbredis_bus, "orders", shutdown_timeout=0), list[str]()
 
     @worker.queue("orders")
     async def place(text: str) -> Outcome | None:
@@ -69,9 +67,7 @@ async def test_a_handler_that_fails_when_it_is_cancelled_was_interrupted(sbredis
 async def test_a_batch_that_ends_well_although_it_was_cancelled_is_completed(
     sbredis_bus: Bus, end: str, left: int
 ) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url, shutdown_timeout=0)
-    begun: list[str] = []
+    worker, begun = await worker_of(sbredis_bus, "orders", shutdown_timeout=0), list[str]()
 
     @worker.queue("orders", batch=2, batch_wait=30)
     async def place(texts: list[str]) -> Outcome | None:
@@ -98,8 +94,7 @@ async def test_a_batch_whose_answers_are_not_all_good_after_it_was_cancelled_was
 
     session_id = "a" if requires_session else None
     async with worker.running():
-        async with sbredis_bus.client.get_queue_sender("orders") as sender:
-            await sender.send_messages([ServiceBusMessage("returns", session_id=session_id) for _ in range(2)])
+        await send_to(sbredis_bus, "orders", [ServiceBusMessage("returns", session_id=session_id) for _ in range(2)])
         await eventually(lambda: begun)
     async with sbredis_bus.client.get_queue_receiver("orders", session_id=session_id) as receiver:
         again = await receiver.receive_messages(2, 60)

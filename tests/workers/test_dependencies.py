@@ -13,6 +13,7 @@ from sbredis import ServiceBusMessage
 from sbredis.testing import Bus
 from sbredis.workers import Depends, Router, Worker
 from tests.waiting import eventually
+from tests.workers.looking import send_to
 
 
 async def test_all_handlers_of_a_worker_share_what_is_made_for_the_worker(sbredis_bus: Bus) -> None:
@@ -120,8 +121,7 @@ async def test_dependencies_of_sessions_that_end_slowly_keep_their_slots(sbredis
     async def step(_: Annotated[None, Depends(connection, scope="session")]) -> None:
         done.append(live)
 
-    sender = sbredis_bus.client.get_queue_sender("steps")
-    await sender.send_messages([ServiceBusMessage(b"", session_id=str(number)) for number in range(40)])
+    await send_to(sbredis_bus, "steps", [ServiceBusMessage(b"", session_id=str(number)) for number in range(40)])
     async with worker.running():
         await eventually(lambda: len(done) >= 2)
         for _ in range(1000):  # if slots were free, other sessions would be accepted now

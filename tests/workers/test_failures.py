@@ -6,9 +6,10 @@ import pytest
 
 from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus
-from sbredis.workers import Retries, Worker
+from sbredis.workers import Retries
 from sbredis.workers.observing._failures import EVERY, Counted, FailureLog
 from tests.waiting import eventually
+from tests.workers.looking import worker_of
 from tests.workers.parts import Parts, Runtime
 
 
@@ -43,9 +44,10 @@ def test_endlessly_many_kinds_take_no_endless_memory() -> None:
 async def test_a_handler_that_fails_very_often_does_not_fill_the_log(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await sbredis_bus.create_queue("orders")
     told: list[BaseException] = []
-    worker = Worker(sbredis_bus.url, retries=Retries(attempts=1), on_error=lambda _, error: told.append(error))
+    worker = await worker_of(
+        sbredis_bus, "orders", retries=Retries(attempts=1), on_error=lambda _, error: told.append(error)
+    )
 
     @worker.queue("orders")
     async def place(text: str) -> None:
@@ -73,9 +75,10 @@ async def test_a_handler_that_fails_very_often_does_not_fill_the_log(
 async def test_the_end_of_a_worker_tells_of_the_last_failures(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await sbredis_bus.create_queue("orders")
     told: list[BaseException] = []
-    worker = Worker(sbredis_bus.url, retries=Retries(attempts=1), on_error=lambda _, error: told.append(error))
+    worker = await worker_of(
+        sbredis_bus, "orders", retries=Retries(attempts=1), on_error=lambda _, error: told.append(error)
+    )
 
     @worker.queue("orders")
     async def place(text: str) -> None:

@@ -20,7 +20,7 @@ from sbredis.workers import Context, Retries, Worker
 from tests.aio.diverting import divert
 from tests.aio.queues import Calls
 from tests.waiting import eventually
-from tests.workers.looking import bodies, dead, empty
+from tests.workers.looking import bodies, dead, empty, send_to
 
 TEXTS = [f"{number:02}" for number in range(12)]
 Act = Callable[[Context, str], None]
@@ -57,8 +57,7 @@ async def together(bus: Bus, act: Act) -> AsyncGenerator[Together]:
         act(context, text)
         await state.go.wait()
 
-    async with bus.client.get_queue_sender("orders") as sender:
-        await sender.send_messages([ServiceBusMessage(text) for text in TEXTS])
+    await send_to(bus, "orders", [ServiceBusMessage(text) for text in TEXTS])
     async with worker.running():
         await eventually(lambda: len(state.contexts) == len(TEXTS))
         yield state

@@ -27,7 +27,7 @@ from sbredis.workers import (
     Worker,
 )
 from tests.waiting import eventually
-from tests.workers.looking import bodies, dead, empty
+from tests.workers.looking import bodies, dead, empty, worker_of
 
 
 @dataclass
@@ -40,9 +40,7 @@ NOW = Retries(first_delay=0)
 
 
 async def test_a_handler_gets_each_message_and_its_return_completes_it(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
-    seen: list[Order] = []
+    worker, seen = await worker_of(sbredis_bus, "orders"), list[Order]()
 
     @worker.queue("orders")
     async def place(order: Order) -> None:
@@ -58,10 +56,7 @@ async def test_a_handler_gets_each_message_and_its_return_completes_it(sbredis_b
 
 
 async def test_a_plain_function_runs_in_a_thread(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    await sbredis_bus.create_queue("out")
-    worker = Worker(sbredis_bus.url)
-    attempts: list[int] = []
+    worker, attempts = await worker_of(sbredis_bus, "orders", "out"), list[int]()
 
     @worker.queue("orders")
     def place(text: str, context: SyncContext) -> None:
@@ -82,8 +77,7 @@ async def test_a_plain_function_runs_in_a_thread(sbredis_bus: Bus) -> None:
 @pytest.mark.parametrize("raised", [False, True])
 async def test_an_outcome_is_returned_or_raised(sbredis_bus: Bus, raised: bool) -> None:
     """It goes before all retries."""
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url, retries=Retries(first_delay=300, attempts=1))
+    worker = await worker_of(sbredis_bus, "orders", retries=Retries(first_delay=300, attempts=1))
     outcomes = {"dead": DeadLetter("NoStock", "there is none"), "defer": Defer(), "again": Abandon()}
     attempts: list[int] = []
 
@@ -130,8 +124,7 @@ async def test_a_message_whose_handler_fails_comes_again_and_becomes_a_dead_lett
 
 
 async def test_a_body_that_does_not_fit_is_dead_lettered_without_its_values(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders")
 
     @worker.queue("orders")
     async def place(order: Order, tenant: Annotated[str, Property("tenant")]) -> None: ...
@@ -150,8 +143,7 @@ async def test_a_body_that_does_not_fit_is_dead_lettered_without_its_values(sbre
 
 async def test_what_a_handler_sends_goes_out_with_the_completion_or_not_at_all(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders", max_delivery_count=2)
-    await sbredis_bus.create_queue("out")
-    worker = Worker(sbredis_bus.url, retries=NOW)
+    worker = await worker_of(sbredis_bus, "out", retries=NOW)
 
     @worker.queue("orders", publishes="out")
     async def place(order: Order, context: Context) -> Order:
@@ -292,9 +284,7 @@ async def test_a_dead_letter_that_its_handler_has_settled_causes_no_warning(
 
 
 async def test_dependencies_live_as_long_as_their_scope(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url, max_concurrent_calls=1)
-    told: list[str] = []
+    worker, told = await worker_of(sbredis_bus, "orders", max_concurrent_calls=1), list[str]()
 
     async def pool() -> AsyncGenerator[str]:
         told.append("pool")
@@ -331,7 +321,6 @@ async def test_dependencies_live_as_long_as_their_scope(sbredis_bus: Bus) -> Non
 
 
 async def test_a_middleware_surrounds_the_calls(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
     told: list[str] = []
 
     def telling(name: str) -> Any:
@@ -344,7 +333,7 @@ async def test_a_middleware_surrounds_the_calls(sbredis_bus: Bus) -> None:
 
         return middleware
 
-    worker = Worker(sbredis_bus.url, middleware=[telling("outer")])
+    worker = await worker_of(sbredis_bus, "orders", middleware=[telling("outer")])
 
     @worker.queue("orders", middleware=[telling("inner")])
     async def place() -> None:
@@ -358,9 +347,7 @@ async def test_a_middleware_surrounds_the_calls(sbredis_bus: Bus) -> None:
 
 
 async def test_a_handler_may_settle_its_message_itself(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
-    refused: list[str] = []
+    worker, refused = await worker_of(sbredis_bus, "orders"), list[str]()
 
     @worker.queue("orders", auto_complete=False)
     async def place(text: str, context: Context) -> None:
@@ -385,9 +372,7 @@ async def len_of_locked(bus: Bus, count: int) -> bool:
 
 
 async def test_what_a_handler_returns_is_the_reply(sbredis_bus: Bus, caplog: pytest.LogCaptureFixture) -> None:
-    for name in ("orders", "answers", "others", "gone"):
-        await sbredis_bus.create_queue(name)
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders", "answers", "others", "gone")
 
     @worker.queue("orders", replies=["answers", "gone"])
     async def double(number: int) -> int:

@@ -11,15 +11,15 @@ from sbredis import ServiceBusMessage
 from sbredis.testing import Bus
 from sbredis.workers import Context, Idempotency, Logging, Worker
 from tests.waiting import eventually
-from tests.workers.looking import dead, empty
+from tests.workers.looking import dead, empty, send_to, worker_of
 
 BY_SUBJECT = Idempotency(60, key=lambda message: str(message.subject))
 
 
 async def test_the_second_message_of_a_key_sends_nothing(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    await sbredis_bus.create_queue("out")
-    worker = Worker(sbredis_bus.url, middleware=[Idempotency(60, key=lambda message: str(message.subject))])
+    worker = await worker_of(
+        sbredis_bus, "orders", "out", middleware=[Idempotency(60, key=lambda message: str(message.subject))]
+    )
 
     @worker.queue("orders", max_concurrent_calls=1)
     async def place(text: str, context: Context) -> None:
@@ -34,9 +34,7 @@ async def test_the_second_message_of_a_key_sends_nothing(sbredis_bus: Bus) -> No
 
 async def test_each_key_of_a_call_counts(sbredis_bus: Bus) -> None:
     """The key of a handler beside that of Idempotency: nothing is sent if either was used before."""
-    await sbredis_bus.create_queue("orders")
-    await sbredis_bus.create_queue("out")
-    worker = Worker(sbredis_bus.url, middleware=[Idempotency(60)])
+    worker = await worker_of(sbredis_bus, "orders", "out", middleware=[Idempotency(60)])
 
     @worker.queue("orders", max_concurrent_calls=1)
     async def place(text: str, context: Context) -> None:
@@ -52,9 +50,7 @@ async def test_each_key_of_a_call_counts(sbredis_bus: Bus) -> None:
 
 async def test_a_key_is_anything_that_a_message_id_may_be(sbredis_bus: Bus) -> None:
     """Idempotency uses the message id, whatever its type is, and keys are compared by their texts."""
-    await sbredis_bus.create_queue("orders")
-    await sbredis_bus.create_queue("out")
-    worker = Worker(sbredis_bus.url, middleware=[Idempotency(60)])
+    worker = await worker_of(sbredis_bus, "orders", "out", middleware=[Idempotency(60)])
 
     @worker.queue("orders", max_concurrent_calls=1)
     async def place(text: str, context: Context) -> None:
@@ -81,8 +77,7 @@ async def test_a_key_in_a_batch_is_refused(sbredis_bus: Bus, middleware: list[An
     async def place(texts: list[str], context: Context) -> None:
         context.once(texts[0], 60)
 
-    async with sbredis_bus.client.get_queue_sender("orders") as sender:
-        await sender.send_messages([ServiceBusMessage("one"), ServiceBusMessage("two")])
+    await send_to(sbredis_bus, "orders", [ServiceBusMessage("one"), ServiceBusMessage("two")])
     async with worker.running():
         await eventually(lambda: dead(sbredis_bus, 2))
     assert {letter.dead_letter_reason for letter in await sbredis_bus.dead_lettered("orders")} == {"TypeError"}

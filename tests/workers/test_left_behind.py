@@ -21,6 +21,7 @@ from sbredis.workers import Complete, Context, Depends, Worker
 from tests.children import child
 from tests.plugins.parts import first
 from tests.waiting import eventually
+from tests.workers.looking import send_to
 from tests.workers.parts import Parts, begun_with
 from tests.workers.worker_programs import program, send
 
@@ -195,8 +196,7 @@ async def test_the_clean_up_of_a_session_that_goes_on_is_not_waited_for(
 
 
 async def send_all(bus: Bus, count: int) -> None:
-    async with bus.client.get_queue_sender("orders") as sender:
-        await sender.send_messages([ServiceBusMessage(f"message {number}", session_id="a") for number in range(count)])
+    await send_to(bus, "orders", [ServiceBusMessage(f"message {number}", session_id="a") for number in range(count)])
 
 
 # -- programs ----------------------------------------------------------------------------------------------------------

@@ -16,11 +16,10 @@ from sbredis.model import ServiceBusReceivedMessage
 from sbredis.testing import Bus
 from sbredis.workers import Router, Worker
 from tests.waiting import eventually
-from tests.workers.looking import empty
+from tests.workers.looking import empty, send_to, worker_of
 
 
 async def test_a_worker_surrounds_its_work_with_its_lifespan_and_stops(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
     told: list[str] = []
 
     @asynccontextmanager
@@ -30,7 +29,7 @@ async def test_a_worker_surrounds_its_work_with_its_lifespan_and_stops(sbredis_b
         yield
         told.append("down")
 
-    worker = Worker(sbredis_bus.url, lifespan=lifespan)
+    worker = await worker_of(sbredis_bus, "orders", lifespan=lifespan)
 
     @worker.queue("orders")
     async def place() -> None:
@@ -48,7 +47,6 @@ async def test_a_worker_surrounds_its_work_with_its_lifespan_and_stops(sbredis_b
 async def test_a_lifespan_may_take_only_so_long_to_begin_and_to_end(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, *, begins: bool
 ) -> None:
-    await sbredis_bus.create_queue("orders")
     told: list[str] = []
 
     async def wait_for_a_database() -> None:
@@ -66,7 +64,7 @@ async def test_a_lifespan_may_take_only_so_long_to_begin_and_to_end(
         yield
         await wait_for_a_database()
 
-    worker = Worker(sbredis_bus.url, lifespan=lifespan, lifespan_timeout=0.05)
+    worker = await worker_of(sbredis_bus, "orders", lifespan=lifespan, lifespan_timeout=0.05)
 
     @worker.queue("orders")
     async def place() -> None:
@@ -99,8 +97,7 @@ async def test_a_time_out_of_the_lifespan_itself_keeps_its_own_error(sbredis_bus
 async def test_a_worker_that_is_stopped_lets_handlers_finish_and_gives_the_rest_back_uncounted(
     sbredis_bus: Bus,
 ) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url, shutdown_timeout=2, max_concurrent_calls=3)
+    worker = await worker_of(sbredis_bus, "orders", shutdown_timeout=2, max_concurrent_calls=3)
     begun: list[str] = []
     ended: list[str] = []
 
@@ -145,8 +142,7 @@ async def test_entities_that_are_missing_are_created_if_the_handlers_ask_for_it(
 
 async def test_fast_handlers_let_messages_be_fetched_ahead_until_the_worker_stops(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders")
-    sender = sbredis_bus.client.get_queue_sender("orders")
-    await sender.send_messages([ServiceBusMessage(str(number)) for number in range(200)])
+    await send_to(sbredis_bus, "orders", [ServiceBusMessage(str(number)) for number in range(200)])
     worker = Worker(sbredis_bus.url, max_concurrent_calls=2, shutdown_timeout=0)
     seen: list[str] = []
     stops = asyncio.Event()
@@ -171,8 +167,7 @@ async def test_fast_handlers_let_messages_be_fetched_ahead_until_the_worker_stop
 
 async def test_what_was_fetched_ahead_is_given_back_before_the_running_handlers_have_finished(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders")
-    sender = sbredis_bus.client.get_queue_sender("orders")
-    await sender.send_messages([ServiceBusMessage(str(number)) for number in range(200)])
+    await send_to(sbredis_bus, "orders", [ServiceBusMessage(str(number)) for number in range(200)])
     worker = Worker(sbredis_bus.url, max_concurrent_calls=1, shutdown_timeout=3600)
     seen: list[str] = []
     stops, go = asyncio.Event(), asyncio.Event()
@@ -203,9 +198,7 @@ async def test_what_was_fetched_ahead_is_given_back_before_the_running_handlers_
 async def test_a_message_that_cannot_be_given_back_is_logged_and_not_counted(
     sbredis_bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url, shutdown_timeout=0)
-    begun = asyncio.Event()
+    worker, begun = await worker_of(sbredis_bus, "orders", shutdown_timeout=0), asyncio.Event()
 
     @worker.queue("orders")
     async def place() -> None:

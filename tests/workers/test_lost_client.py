@@ -18,6 +18,7 @@ from sbredis.servers import LocalServer
 from sbredis.testing import Bus
 from sbredis.workers import Worker
 from tests.waiting import eventually
+from tests.workers.looking import worker_of
 from tests.workers.worker_programs import APP, program, send
 
 
@@ -54,7 +55,6 @@ async def test_a_worker_whose_client_is_closed_is_not_live_and_ends_with_an_erro
     sbredis_bus: Bus, close: Close, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "sbredis.worker")
-    await sbredis_bus.create_queue("orders")
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     @asynccontextmanager
@@ -64,7 +64,7 @@ async def test_a_worker_whose_client_is_closed_is_not_live_and_ends_with_an_erro
         finally:
             await go_on.wait()  # the end takes some time
 
-    worker = Worker(sbredis_bus.url, http="127.0.0.1:0", lifespan=lifespan)
+    worker = await worker_of(sbredis_bus, "orders", http="127.0.0.1:0", lifespan=lifespan)
 
     @worker.queue("orders")
     async def place() -> None:
@@ -93,8 +93,7 @@ async def test_a_worker_whose_client_is_closed_is_not_live_and_ends_with_an_erro
 
 @causes
 async def test_a_block_of_a_worker_whose_client_was_closed_ends_with_an_error(sbredis_bus: Bus, close: Close) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders")
 
     @worker.queue("orders")
     async def place() -> None: ...

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import pytest
 
 from sbredis.testing import Bus
-from sbredis.workers import Complete, Context, Depends, Proceed, Worker
+from sbredis.workers import Complete, Context, Depends, Proceed
 from tests.waiting import eventually
-from tests.workers.looking import empty
+from tests.workers.looking import empty, worker_of
 
 
 async def bodies(bus: Bus) -> list[str]:
@@ -51,9 +51,7 @@ async def test_only_what_the_last_call_of_the_handler_has_sent_goes_out(
 ) -> None:
     """The messages of the middleware itself go out too."""
     await sbredis_bus.create_queue("orders", requires_session=True)
-    await sbredis_bus.create_queue("out")
-    worker = Worker(sbredis_bus.url, middleware=middleware)
-    calls: list[int] = []
+    worker, calls = await worker_of(sbredis_bus, "out", middleware=middleware), list[int]()
 
     @worker.queue("orders", session_idle_timeout=0.05)
     async def place(context: Context) -> None:
@@ -76,10 +74,7 @@ async def test_only_what_the_last_call_of_the_handler_has_sent_goes_out(
 
 
 async def test_a_key_that_only_a_failed_call_has_given_is_not_remembered(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    await sbredis_bus.create_queue("out")
-    worker = Worker(sbredis_bus.url, middleware=[trying_again])
-    calls: list[str] = []
+    worker, calls = await worker_of(sbredis_bus, "orders", "out", middleware=[trying_again]), list[str]()
 
     @worker.queue("orders", max_concurrent_calls=1)
     async def place(text: str, context: Context) -> None:
@@ -100,8 +95,6 @@ async def test_a_key_that_only_a_failed_call_has_given_is_not_remembered(sbredis
 
 
 async def test_a_handler_that_failed_sends_nothing_although_middleware_completes_its_message(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    await sbredis_bus.create_queue("out")
 
     async def content(context: Context, proceed: Proceed) -> Any:
         try:
@@ -110,7 +103,7 @@ async def test_a_handler_that_failed_sends_nothing_although_middleware_completes
             context.send("out", "failed")
             return Complete()
 
-    worker = Worker(sbredis_bus.url, middleware=[content])
+    worker = await worker_of(sbredis_bus, "orders", "out", middleware=[content])
 
     @worker.queue("orders", max_concurrent_calls=1)
     async def place(text: str, context: Context) -> None:
@@ -129,14 +122,12 @@ async def test_a_handler_that_failed_sends_nothing_although_middleware_completes
 async def test_what_the_handler_has_settled_its_message_with_stays_although_it_fails_after_that(
     sbredis_bus: Bus,
 ) -> None:
-    await sbredis_bus.create_queue("orders")
-    await sbredis_bus.create_queue("out")
 
     async def calling_once(context: Context, proceed: Proceed) -> Any:
         del context
         return await proceed()
 
-    worker = Worker(sbredis_bus.url, middleware=[calling_once])
+    worker = await worker_of(sbredis_bus, "orders", "out", middleware=[calling_once])
 
     @worker.queue("orders")
     async def place(context: Context) -> None:
@@ -154,7 +145,6 @@ async def test_what_the_handler_has_settled_its_message_with_stays_although_it_f
 
 async def test_each_call_of_the_handler_gets_its_own_dependencies_of_a_message(sbredis_bus: Bus) -> None:
     """The first ends with the error of its call, before the middleware hears of it."""
-    await sbredis_bus.create_queue("orders")
     told: list[str] = []
 
     async def trying(context: Context, proceed: Proceed) -> Any:
@@ -174,7 +164,7 @@ async def test_each_call_of_the_handler_gets_its_own_dependencies_of_a_message(s
             raise
         told.append("commit")
 
-    worker = Worker(sbredis_bus.url, middleware=[trying])
+    worker = await worker_of(sbredis_bus, "orders", middleware=[trying])
 
     @worker.queue("orders")
     async def place(_: Annotated[str, Depends(transaction)]) -> None:

@@ -18,7 +18,7 @@ from sbredis.testing import Bus
 from sbredis.workers import Abandon, Complete, Context, DeadLetter, Defer, Outcome, Retries, Worker
 from sbredis.workers.declaring._retries import after_failure
 from tests.waiting import eventually
-from tests.workers.looking import empty
+from tests.workers.looking import empty, send_to, worker_of
 
 NOW = Retries(first_delay=0)
 
@@ -171,8 +171,7 @@ async def test_a_batch_whose_handler_misbehaves_is_counted(sbredis_bus: Bus, beh
         behave()
 
     async with worker.running():
-        async with sbredis_bus.client.get_queue_sender("orders") as sender:
-            await sender.send_messages([ServiceBusMessage("one"), ServiceBusMessage("two")])
+        await send_to(sbredis_bus, "orders", [ServiceBusMessage("one"), ServiceBusMessage("two")])
         await eventually(lambda: empty(sbredis_bus))
     assert len(await sbredis_bus.dead_lettered("orders")) == 2
 
@@ -211,8 +210,7 @@ async def test_what_a_handler_leaves_unsettled_is_counted_and_not_overtaken(
 
     place.__annotations__["text"] = str if batch is None else list[str]
     worker.queue("orders", auto_complete=False, session_idle_timeout=0.01, **options)(place)
-    async with sbredis_bus.client.get_queue_sender("orders") as sender:
-        await sender.send_messages([ServiceBusMessage(text, session_id="a") for text in ("one", "two")])
+    await send_to(sbredis_bus, "orders", [ServiceBusMessage(text, session_id="a") for text in ("one", "two")])
     async with worker.running():
         await eventually(lambda: empty(sbredis_bus))
     assert seen == (["one", "one", "two", "two"] if batch is None else [["one", "two"]] * 2)
@@ -223,9 +221,7 @@ async def test_what_a_handler_leaves_unsettled_is_counted_and_not_overtaken(
 
 
 async def test_settling_raises_what_was_refused_and_the_handler_may_settle_again(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
-    raised: list[BaseException] = []
+    worker, raised = await worker_of(sbredis_bus, "orders"), list[BaseException]()
 
     @worker.queue("orders")
     async def place(context: Context) -> None:

@@ -27,7 +27,7 @@ from sbredis.workers.running._frames import Answer, Asked, SentFrame, read_answe
 from sbredis.workers.running._processes import HandlerProcessDied, HandlerProcesses
 from tests.waiting import eventually
 from tests.workers import slow_to_start
-from tests.workers.looking import empty
+from tests.workers.looking import empty, worker_of
 from tests.workers.process_handlers import (
     LoudGreeting,
     SoldOutError,
@@ -89,10 +89,9 @@ def test_the_types_of_properties_survive() -> None:
 @pytest.mark.slow
 async def test_a_process_handles_messages_and_its_death_is_a_failed_delivery(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders", max_delivery_count=3)
-    await sbredis_bus.create_queue("out")
     errors: list[str] = []
-    worker = Worker(
-        sbredis_bus.url, retries=Retries(first_delay=0), on_error=lambda _, error: errors.append(str(error))
+    worker = await worker_of(
+        sbredis_bus, "out", retries=Retries(first_delay=0), on_error=lambda _, error: errors.append(str(error))
     )
     worker.queue("orders", execution="process", max_concurrent_calls=1)(work)
     texts = ["plain", "die", "exit", "fail", "reject"]
@@ -128,11 +127,13 @@ async def test_a_process_knows_the_errors_after_which_a_message_does_not_come_ag
 async def test_the_process_of_a_call_that_takes_too_long_is_gone_and_the_message_gets_another(
     sbredis_bus: Bus, tmp_path: Path
 ) -> None:
-    await sbredis_bus.create_queue("orders")
-    await sbredis_bus.create_queue("out")
     file, errors = tmp_path / "process", list[str]()
-    worker = Worker(
-        sbredis_bus.url, retries=Retries(first_delay=0), on_error=lambda _, error: errors.append(repr(error))
+    worker = await worker_of(
+        sbredis_bus,
+        "orders",
+        "out",
+        retries=Retries(first_delay=0),
+        on_error=lambda _, error: errors.append(repr(error)),
     )
     worker.queue("orders", execution="process", max_concurrent_calls=1, timeout=0.5)(stay_first)
     async with worker.running():
@@ -145,9 +146,8 @@ async def test_the_process_of_a_call_that_takes_too_long_is_gone_and_the_message
 
 @pytest.mark.slow
 async def test_the_process_of_a_call_that_outlasts_the_worker_is_gone(sbredis_bus: Bus, tmp_path: Path) -> None:
-    await sbredis_bus.create_queue("orders")
     file = tmp_path / "process"
-    worker = Worker(sbredis_bus.url, shutdown_timeout=0)
+    worker = await worker_of(sbredis_bus, "orders", shutdown_timeout=0)
     worker.queue("orders", execution="process", max_concurrent_calls=1)(stay_first)
     async with worker.running():
         await worker.send("orders", str(file))
@@ -160,9 +160,7 @@ async def test_the_process_of_a_call_that_outlasts_the_worker_is_gone(sbredis_bu
 @pytest.mark.long("it starts processes for a handler")
 async def test_idle_processes_are_used_again_and_are_gone_when_their_worker_has_ended(sbredis_bus: Bus) -> None:
     """Each handler has its own."""
-    await sbredis_bus.create_queue("orders")
-    await sbredis_bus.create_queue("out")
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders", "out")
     for subject in ("a", "b"):
         worker.queue("orders", subject=subject, execution="process", max_concurrent_calls=1)(tell)
     pids: set[int] = set()
@@ -176,9 +174,7 @@ async def test_idle_processes_are_used_again_and_are_gone_when_their_worker_has_
 
 @pytest.mark.slow
 async def test_a_process_that_does_not_end_by_itself_is_killed_when_its_worker_ends(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    await sbredis_bus.create_queue("out")
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders", "out")
     worker.queue("orders", execution="process", max_concurrent_calls=1)(leave_a_thread)
     async with worker.running():
         await worker.send("orders", b"")
@@ -228,9 +224,7 @@ async def test_the_start_of_a_process_takes_no_part_of_a_timeout_and_survives_th
     sbredis_bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STARTING", str(tmp_path))
-    await sbredis_bus.create_queue("orders")
-    await sbredis_bus.create_queue("out")
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders", "out")
     errors = (slow_to_start.TooLateError,)  # for this, the process imports the module before it does anything else
     worker.queue("orders", execution="process", max_concurrent_calls=1, timeout=2, no_retry=errors)(slow_to_start.quick)
     async with worker.running():
@@ -247,9 +241,7 @@ async def test_the_start_of_a_process_takes_no_part_of_a_timeout_and_survives_th
 
 @pytest.mark.long("it starts processes for a handler")
 async def test_a_process_that_died_while_it_was_idle_costs_no_attempt(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    await sbredis_bus.create_queue("out")
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders", "out")
     worker.queue("orders", execution="process", max_concurrent_calls=1)(tell)
     async with worker.running():
         await worker.send("orders", "one")
@@ -264,11 +256,13 @@ async def test_a_process_that_died_while_it_was_idle_costs_no_attempt(sbredis_bu
 
 @pytest.mark.long("it starts processes for a handler")
 async def test_a_process_that_dies_is_noticed_although_a_fork_of_it_lives(sbredis_bus: Bus, tmp_path: Path) -> None:
-    await sbredis_bus.create_queue("orders")
-    await sbredis_bus.create_queue("out")
     errors: list[str] = []
-    worker = Worker(
-        sbredis_bus.url, retries=Retries(first_delay=0), on_error=lambda _, error: errors.append(str(error))
+    worker = await worker_of(
+        sbredis_bus,
+        "orders",
+        "out",
+        retries=Retries(first_delay=0),
+        on_error=lambda _, error: errors.append(str(error)),
     )
     worker.queue("orders", execution="process", max_concurrent_calls=1)(tell)
     async with worker.running():
@@ -282,15 +276,13 @@ async def test_a_process_that_dies_is_noticed_although_a_fork_of_it_lives(sbredi
 @pytest.mark.parametrize("of_a_tick", [False, True])
 async def test_a_process_is_told_what_the_worker_knows_of_its_message(sbredis_bus: Bus, of_a_tick: bool) -> None:
     """Among that is that the handler before it was interrupted, and the fence of the lock."""
-    for queue in ("orders", "out"):
-        await sbredis_bus.create_queue(queue)
     known: list[list[Any]] = []
 
     async def noting(context: Context, proceed: Proceed) -> Any:
         known.append(facts_of(context))
         return await proceed()
 
-    worker = Worker(sbredis_bus.url, middleware=[noting])
+    worker = await worker_of(sbredis_bus, "orders", "out", middleware=[noting])
     if of_a_tick:
         options: Any = {"every": timedelta(seconds=1), "tz": "Asia/Tokyo", "missed": "all"}
         worker.cron(queue="orders", execution="process", max_concurrent_calls=1, **options)(tell_facts)
@@ -325,7 +317,6 @@ async def test_an_outcome_that_cannot_cross_is_a_failure_of_the_handler(sbredis_
 @pytest.mark.parametrize("publishes", [False, True])
 async def test_a_result_leaves_the_process_only_if_it_is_used(sbredis_bus: Bus, publishes: bool) -> None:
     await sbredis_bus.create_queue("orders", max_delivery_count=1)
-    await sbredis_bus.create_queue("out")
     results: list[Any] = []
 
     async def seeing(context: Context, proceed: Proceed) -> Any:
@@ -333,7 +324,7 @@ async def test_a_result_leaves_the_process_only_if_it_is_used(sbredis_bus: Bus, 
         results.append(await proceed())
         return results[-1]
 
-    worker = Worker(sbredis_bus.url, middleware=[seeing])
+    worker = await worker_of(sbredis_bus, "out", middleware=[seeing])
     options: Any = {"publishes": "out"} if publishes else {}
     worker.queue("orders", execution="process", max_concurrent_calls=1, **options)(give)
     async with worker.running():
@@ -348,9 +339,7 @@ async def test_a_result_leaves_the_process_only_if_it_is_used(sbredis_bus: Bus, 
 
 @pytest.mark.long("it starts processes for a handler")
 async def test_a_handler_in_a_process_can_start_and_end_processes_of_its_own(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    await sbredis_bus.create_queue("out")
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders", "out")
     worker.queue("orders", execution="process", max_concurrent_calls=1)(start_others)
     async with worker.running():
         await worker.send("orders", b"")

@@ -15,14 +15,13 @@ from sbredis.testing import Bus
 from sbredis.workers import Context, Retries, SyncContext, Worker
 from sbredis.workers.running._senders import Senders
 from tests.waiting import eventually
-from tests.workers.looking import empty
+from tests.workers.looking import empty, worker_of
 
 NOW = Retries(first_delay=0)
 
 
 async def test_a_handler_that_returns_nothing_replies_with_none(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders")
 
     @worker.queue("orders", replies=True)
     async def place(text: str) -> str | None:
@@ -34,8 +33,7 @@ async def test_a_handler_that_returns_nothing_replies_with_none(sbredis_bus: Bus
 
 
 async def test_a_worker_keeps_no_sender_to_those_who_have_asked(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders")
 
     @worker.queue("orders", replies=True)
     async def place(text: str) -> str:
@@ -52,8 +50,7 @@ async def test_a_worker_keeps_no_sender_to_those_who_have_asked(sbredis_bus: Bus
 
 
 async def test_a_worker_does_not_know_the_queues_of_all_who_have_ever_asked(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url, maintenance=False)
+    worker = await worker_of(sbredis_bus, "orders", maintenance=False)
 
     @worker.queue("orders", replies=True)
     async def place(text: str) -> str:
@@ -125,8 +122,7 @@ async def test_a_reply_that_cannot_be_sent_does_not_fail_the_completion(
 async def test_a_handler_whose_lock_was_lost_sends_no_reply(sbredis_bus: Bus, requires_session: bool) -> None:
     """Its outcome is dropped, so the message comes again, and the next handler replies."""
     await sbredis_bus.create_queue("orders", requires_session=requires_session)
-    await sbredis_bus.create_queue("answers")
-    worker = Worker(sbredis_bus.url, retries=NOW)
+    worker = await worker_of(sbredis_bus, "answers", retries=NOW)
     begun, let_go = threading.Event(), threading.Event()
 
     @worker.queue("orders", replies=True, session_idle_timeout=0.05)

@@ -18,7 +18,7 @@ from tests.aio.diverting import divert
 from tests.aio.gates import Gate
 from tests.aio.queues import Calls
 from tests.waiting import eventually
-from tests.workers.looking import empty
+from tests.workers.looking import empty, send_to
 
 NOW = Retries(first_delay=0)
 
@@ -59,8 +59,7 @@ async def test_nothing_overtakes_a_message_that_its_handler_abandons(sbredis_bus
         seen.append(number)
         await context.settle(Abandon() if context.attempt == 1 else Complete())
 
-    async with sbredis_bus.client.get_queue_sender("steps") as sender:
-        await sender.send_messages([ServiceBusMessage(number, session_id="a") for number in (b"1", b"2")])
+    await send_to(sbredis_bus, "steps", [ServiceBusMessage(number, session_id="a") for number in (b"1", b"2")])
     async with worker.running():
         await eventually(lambda: empty(sbredis_bus, "steps"))
     assert seen == [1, 1, 2, 2]
@@ -120,8 +119,7 @@ async def test_a_worker_holds_no_more_sessions_than_it_may(sbredis_bus: Bus) -> 
         begun.append(text)
         await let_go.wait()
 
-    async with sbredis_bus.client.get_queue_sender("steps") as sender:
-        await sender.send_messages([ServiceBusMessage(text, session_id=text) for text in "abc"])
+    await send_to(sbredis_bus, "steps", [ServiceBusMessage(text, session_id=text) for text in "abc"])
     async with worker.running():
         await eventually(lambda: len(begun) == 2)
         for _ in range(200):
@@ -148,8 +146,7 @@ async def test_a_session_with_one_message_takes_few_calls(sbredis_bus: Bus, slot
         handled.append(text)
 
     texts = [f"{number:02}" for number in range(40)]
-    async with sbredis_bus.client.get_queue_sender("steps") as sender:
-        await sender.send_messages([ServiceBusMessage(text, session_id=text) for text in texts])
+    await send_to(sbredis_bus, "steps", [ServiceBusMessage(text, session_id=text) for text in texts])
     async with worker.running():
         with Calls(worker._running().client._connection.transport) as calls:
             await eventually(lambda: empty(sbredis_bus, "steps"))

@@ -18,7 +18,7 @@ from sbredis.workers.declaring._handlers import Defaults, EntityPlan, plan_of
 from tests.aio.diverting import divert
 from tests.aio.gates import Gate
 from tests.waiting import eventually
-from tests.workers.looking import dead, empty
+from tests.workers.looking import dead, empty, send_to, worker_of
 
 NOW = Retries(first_delay=0)
 
@@ -28,9 +28,8 @@ NOW = Retries(first_delay=0)
 
 @pytest.mark.parametrize("error", [ServiceBusCommunicationError("the server is gone"), RuntimeError("a defect")])
 async def test_a_completion_that_fails_reaches_the_hook_and_the_counts(sbredis_bus: Bus, error: Exception) -> None:
-    await sbredis_bus.create_queue("orders")
     errors: list[BaseException] = []
-    worker = Worker(sbredis_bus.url, on_error=lambda _, raised: errors.append(raised))
+    worker = await worker_of(sbredis_bus, "orders", on_error=lambda _, raised: errors.append(raised))
 
     @worker.queue("orders")
     async def place() -> None: ...
@@ -56,9 +55,8 @@ async def test_a_completion_that_fails_reaches_the_hook_and_the_counts(sbredis_b
 async def test_a_message_that_was_settled_elsewhere_does_not_spoil_those_completed_with_it(
     sbredis_bus: Bus, others: list[str]
 ) -> None:
-    await sbredis_bus.create_queue("orders")
     errors: list[str] = []
-    worker = Worker(sbredis_bus.url, on_error=lambda _, error: errors.append(type(error).__name__))
+    worker = await worker_of(sbredis_bus, "orders", on_error=lambda _, error: errors.append(type(error).__name__))
     all_there = asyncio.Event()
     seen: list[str] = []
 
@@ -71,8 +69,7 @@ async def test_a_message_that_was_settled_elsewhere_does_not_spoil_those_complet
             all_there.set()
         await all_there.wait()
 
-    sender = sbredis_bus.client.get_queue_sender("orders")
-    await sender.send_messages([ServiceBusMessage(text) for text in ("odd", *others)])
+    await send_to(sbredis_bus, "orders", [ServiceBusMessage(text) for text in ("odd", *others)])
     async with worker.running():
         await eventually(lambda: empty(sbredis_bus))
         await eventually(lambda: errors)
@@ -82,9 +79,8 @@ async def test_a_message_that_was_settled_elsewhere_does_not_spoil_those_complet
 
 
 async def test_a_message_whose_lock_was_lost_is_not_counted_among_those_completed_with_it(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
     errors: list[BaseException] = []
-    worker = Worker(sbredis_bus.url, on_error=lambda _, error: errors.append(error))
+    worker = await worker_of(sbredis_bus, "orders", on_error=lambda _, error: errors.append(error))
     all_there = asyncio.Event()
     seen: list[str] = []
 
@@ -98,8 +94,7 @@ async def test_a_message_whose_lock_was_lost_is_not_counted_among_those_complete
             all_there.set()
         await all_there.wait()
 
-    sender = sbredis_bus.client.get_queue_sender("orders")
-    await sender.send_messages([ServiceBusMessage(text) for text in ("one", "odd", "two")])
+    await send_to(sbredis_bus, "orders", [ServiceBusMessage(text) for text in ("one", "odd", "two")])
     async with worker.running():
         await eventually(lambda: empty(sbredis_bus))
         await eventually(lambda: errors)
@@ -111,9 +106,8 @@ async def test_a_message_whose_lock_was_lost_is_not_counted_among_those_complete
 
 async def test_a_message_that_is_completed_with_its_earlier_delivery_is_counted_once(sbredis_bus: Bus) -> None:
     """The earlier delivery has the same number, but its lock has ended."""
-    await sbredis_bus.create_queue("orders")
     errors: list[BaseException] = []
-    worker = Worker(sbredis_bus.url, on_error=lambda _, error: errors.append(error))
+    worker = await worker_of(sbredis_bus, "orders", on_error=lambda _, error: errors.append(error))
     both_there = asyncio.Event()
 
     @worker.queue("orders", max_concurrent_calls=2)
@@ -135,9 +129,8 @@ async def test_a_message_that_is_completed_with_its_earlier_delivery_is_counted_
 
 
 async def test_a_batch_with_one_lost_lock_completes_the_rest(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
     errors: list[BaseException] = []
-    worker = Worker(sbredis_bus.url, on_error=lambda _, error: errors.append(error))
+    worker = await worker_of(sbredis_bus, "orders", on_error=lambda _, error: errors.append(error))
     sizes: list[int] = []
 
     @worker.queue("orders", batch=3, batch_wait=0.01)
@@ -147,8 +140,7 @@ async def test_a_batch_with_one_lost_lock_completes_the_rest(sbredis_bus: Bus) -
             token = str(messages[1].lock_token)
             await sbredis_bus.client.get_settler("orders").abandon_message(token)  # as if the lock had ended
 
-    sender = sbredis_bus.client.get_queue_sender("orders")
-    await sender.send_messages([ServiceBusMessage(text) for text in ("one", "two", "three")])
+    await send_to(sbredis_bus, "orders", [ServiceBusMessage(text) for text in ("one", "two", "three")])
     async with worker.running():
         await eventually(lambda: empty(sbredis_bus))
         counts = worker._running().report().counts["orders"]
@@ -172,8 +164,7 @@ async def test_a_batch_that_fails_is_reported_although_one_of_its_locks_was_lost
         assert consumer.lost(messages[0])
         raise ValueError("the reason")
 
-    sender = sbredis_bus.client.get_queue_sender("orders")
-    await sender.send_messages([ServiceBusMessage(text) for text in ("one", "two", "three")])
+    await send_to(sbredis_bus, "orders", [ServiceBusMessage(text) for text in ("one", "two", "three")])
     async with worker.running():
         await eventually(lambda: len(errors) >= 2)
     assert errors == [("two", "the reason"), ("three", "the reason")]
@@ -199,10 +190,8 @@ def remembers_much(context: Context) -> None:
 async def test_a_message_whose_sends_no_transaction_can_take_is_dead_lettered_at_once(
     sbredis_bus: Bus, behave: Callable[[Context], None]
 ) -> None:
-    await sbredis_bus.create_queue("orders")
     await sbredis_bus.create_queue("out", max_message_size_in_kilobytes=1024)
-    worker = Worker(sbredis_bus.url)
-    attempts: list[int] = []
+    worker, attempts = await worker_of(sbredis_bus, "orders"), list[int]()
 
     @worker.queue("orders")
     async def place(context: Context) -> None:
@@ -222,8 +211,7 @@ async def test_a_message_whose_sends_no_transaction_can_take_is_dead_lettered_at
 async def test_a_handler_may_send_as_much_as_a_transaction_takes(sbredis_bus: Bus) -> None:
     """A hundred items: its message, one key twice, the state of its session, and 97 messages."""
     await sbredis_bus.create_queue("steps", requires_session=True)
-    await sbredis_bus.create_queue("out")
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "out")
 
     @worker.queue("steps", session_idle_timeout=0.05)
     async def step(context: Context) -> None:
@@ -249,9 +237,7 @@ async def test_a_handler_may_send_as_much_as_a_transaction_takes(sbredis_bus: Bu
 async def test_few_handlers_start_while_outcomes_are_unacknowledged_and_the_end_waits_for_all(
     sbredis_bus: Bus, stops: bool
 ) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url, max_concurrent_calls=2)
-    begun: list[int] = []
+    worker, begun = await worker_of(sbredis_bus, "orders", max_concurrent_calls=2), list[int]()
 
     @worker.queue("orders", prefetch=0)
     async def place(number: int) -> None:
@@ -313,9 +299,7 @@ async def test_a_delay_holds_back_the_session_and_a_failure_leaves_its_state(sbr
 
 async def test_a_handler_of_a_session_may_settle_in_the_middle_or_not_at_all(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("steps", requires_session=True)
-    await sbredis_bus.create_queue("out")
-    worker = Worker(sbredis_bus.url, retries=NOW)
-    told: list[str] = []
+    worker, told = await worker_of(sbredis_bus, "out", retries=NOW), list[str]()
 
     @worker.queue("steps", session_idle_timeout=0.05, auto_complete=False)
     async def step(text: str, context: Context) -> None:

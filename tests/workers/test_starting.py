@@ -13,9 +13,10 @@ import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.testing import Bus
-from sbredis.workers import Context, Worker
+from sbredis.workers import Context
 from sbredis.workers.running import _starting
 from sbredis.workers.running._starting import SharedTask, new_task
+from tests.workers.looking import send_to, worker_of
 
 NAME: ContextVar[str] = ContextVar("NAME", default="unset")
 
@@ -190,10 +191,7 @@ async def test_the_lock_of_a_handler_is_renewed_from_its_first_step_on(
     sbredis_bus: Bus, options: dict[str, Any]
 ) -> None:
     """The first step may block the event loop for longer than the lock, and a thread renews the lock meanwhile."""
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
-    renewed: dict[str, bool] = {}
-    both = asyncio.Event()
+    worker, renewed, both = await worker_of(sbredis_bus, "orders"), dict[str, bool](), asyncio.Event()
 
     @worker.queue("orders", **options)
     async def place(context: Context) -> None:
@@ -203,8 +201,7 @@ async def test_the_lock_of_a_handler_is_renewed_from_its_first_step_on(
             both.set()
         await both.wait()  # so the other handler gets a task of its own
 
-    async with sbredis_bus.client.get_queue_sender("orders") as sender:
-        await sender.send_messages([ServiceBusMessage("one"), ServiceBusMessage("two")])
+    await send_to(sbredis_bus, "orders", [ServiceBusMessage("one"), ServiceBusMessage("two")])
     async with worker.running():
         await both.wait()
     assert renewed == {"one": True, "two": True}

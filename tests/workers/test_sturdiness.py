@@ -26,7 +26,7 @@ from sbredis.workers.running._locks import beating
 from sbredis.workers.running._sessions import SessionConsumer
 from sbredis.workers.schedules._time import Time
 from tests.waiting import eventually
-from tests.workers.looking import dead, empty
+from tests.workers.looking import dead, empty, worker_of
 from tests.workers.parts import Parts, Runtime, begun_with
 
 NOW = Retries(first_delay=0)
@@ -206,8 +206,7 @@ async def test_hooks_and_conditions_that_raise_harm_nothing(sbredis_bus: Bus, ca
 async def test_an_error_of_a_condition_is_that_of_its_own_handler(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders")
 
     def when(_: ServiceBusReceivedMessage) -> bool:
         raise ArithmeticError("the condition is wrong")
@@ -231,9 +230,8 @@ async def test_an_error_of_a_condition_is_that_of_its_own_handler(
 
 @pytest.mark.parametrize("batch", [None, 1])
 async def test_an_error_after_the_message_was_settled_is_counted_and_told(sbredis_bus: Bus, batch: int | None) -> None:
-    await sbredis_bus.create_queue("orders")
     told: list[str] = []
-    worker = Worker(sbredis_bus.url, on_error=lambda _, error: told.append(str(error)))
+    worker = await worker_of(sbredis_bus, "orders", on_error=lambda _, error: told.append(str(error)))
 
     async def place(context: Context) -> None:
         await context.settle(Complete())
@@ -289,7 +287,6 @@ async def test_a_blocked_event_loop_fails_readiness_and_then_liveness_and_recove
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "sbredis.worker")
-    await sbredis_bus.create_queue("orders")
     states: list[tuple[int, int]] = []
     ended = asyncio.Event()
 
@@ -298,7 +295,7 @@ async def test_a_blocked_event_loop_fails_readiness_and_then_liveness_and_recove
         states.append(await both(caplog))
         yield
 
-    worker = Worker(sbredis_bus.url, stuck_after=1, http="127.0.0.1:0", lifespan=lifespan)
+    worker = await worker_of(sbredis_bus, "orders", stuck_after=1, http="127.0.0.1:0", lifespan=lifespan)
 
     @worker.queue("orders")
     async def place() -> None:
@@ -362,9 +359,7 @@ async def test_a_port_that_is_in_use_is_refused_at_the_start(sbredis_bus: Bus) -
 
 
 async def test_a_worker_is_stopped_from_another_thread_and_runs_again(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
-    runs: list[str] = []
+    worker, runs = await worker_of(sbredis_bus, "orders"), list[str]()
 
     @worker.queue("orders")
     def place(text: str) -> None:
@@ -380,8 +375,7 @@ async def test_a_worker_is_stopped_from_another_thread_and_runs_again(sbredis_bu
 
 
 async def test_a_program_that_is_not_in_the_main_thread_is_told_what_to_use(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders")
     worker.queue("orders")(nothing)
     with pytest.raises(RuntimeError, match=r"elsewhere, use `await worker\.run"):
         await asyncio.to_thread(worker.run_sync)
@@ -390,7 +384,6 @@ async def test_a_program_that_is_not_in_the_main_thread_is_told_what_to_use(sbre
 
 
 async def test_a_worker_that_is_cancelled_while_it_starts_can_run_later(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
     starting = asyncio.Event()
     told: list[str] = []
 
@@ -405,7 +398,7 @@ async def test_a_worker_that_is_cancelled_while_it_starts_can_run_later(sbredis_
         finally:
             told.append("ends")
 
-    worker = Worker(sbredis_bus.url, lifespan=lifespan)
+    worker = await worker_of(sbredis_bus, "orders", lifespan=lifespan)
     worker.queue("orders")(nothing)
     running = asyncio.create_task(worker.run())
     await starting.wait()
@@ -420,7 +413,6 @@ async def test_a_worker_that_is_cancelled_while_it_starts_can_run_later(sbredis_
 
 @pytest.mark.parametrize("when", ["start", "end"])
 async def test_an_error_in_the_lifespan_reaches_the_caller(sbredis_bus: Bus, when: str) -> None:
-    await sbredis_bus.create_queue("orders")
 
     @asynccontextmanager
     async def lifespan(worker: Worker) -> AsyncGenerator[None]:
@@ -430,7 +422,7 @@ async def test_an_error_in_the_lifespan_reaches_the_caller(sbredis_bus: Bus, whe
         await worker.client.describe_entity("orders")  # the client is still open
         raise LookupError(when)
 
-    worker = Worker(sbredis_bus.url, lifespan=lifespan)
+    worker = await worker_of(sbredis_bus, "orders", lifespan=lifespan)
     worker.queue("orders")(nothing)
     with pytest.raises(LookupError, match=when):
         async with worker.running():
@@ -468,8 +460,7 @@ def rejecting() -> str:
 async def test_an_outcome_may_be_raised_in_a_dependency_and_in_a_thread(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders")
 
     @worker.queue("orders", subject="async")
     async def one(value: Annotated[str, Depends(rejecting)]) -> None: ...

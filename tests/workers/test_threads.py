@@ -14,16 +14,14 @@ from sbredis.aio import ServiceBusReceiver
 from sbredis.testing import Bus
 from sbredis.workers import SyncContext, Worker
 from tests.waiting import eventually, wait_until
-from tests.workers.looking import dead, empty
+from tests.workers.looking import dead, empty, send_to, worker_of
 from tests.workers.parts import Parts, begun_with
 
 
 async def test_a_thread_that_takes_too_long_is_told_and_its_outcome_counts(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
-    told: list[int] = []
+    worker, told = await worker_of(sbredis_bus, "orders"), list[int]()
 
     @worker.queue("orders", timeout=0.02)
     def place(context: SyncContext) -> None:
@@ -78,8 +76,7 @@ async def test_a_thread_that_does_not_end_is_not_given_back_at_the_end(
 
 
 async def test_a_thread_that_ends_just_after_the_time_for_shutdown_keeps_its_outcome(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url, shutdown_timeout=0)
+    worker = await worker_of(sbredis_bus, "orders", shutdown_timeout=0)
     begun, end = threading.Event(), threading.Event()
 
     @worker.queue("orders")
@@ -95,9 +92,7 @@ async def test_a_thread_that_ends_just_after_the_time_for_shutdown_keeps_its_out
 
 
 async def test_the_time_of_a_plain_function_begins_when_a_thread_is_free(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url, threads=1)
-    told: list[tuple[str, bool]] = []
+    worker, told = await worker_of(sbredis_bus, "orders", threads=1), list[tuple[str, bool]]()
 
     @worker.queue("orders", timeout=1, max_concurrent_calls=2)
     def place(text: str, context: SyncContext) -> None:
@@ -142,8 +137,7 @@ async def test_plain_functions_that_wait_for_a_thread_at_the_end_are_given_back_
 
 
 async def test_a_plain_function_whose_lock_was_lost_before_a_thread_was_free_is_not_called(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url, threads=1, max_concurrent_calls=2)
+    worker = await worker_of(sbredis_bus, "orders", threads=1, max_concurrent_calls=2)
     let_go, called = threading.Event(), list[tuple[str, int]]()
 
     @worker.queue("orders")
@@ -185,8 +179,7 @@ async def test_fewer_threads_than_plain_functions_are_worth_a_warning(
 
 async def send(bus: Bus, *texts: str) -> None:
     """Send messages, each to a session of its own."""
-    async with bus.client.get_queue_sender("orders") as sender:
-        await sender.send_messages([ServiceBusMessage(text, session_id=text) for text in texts])
+    await send_to(bus, "orders", [ServiceBusMessage(text, session_id=text) for text in texts])
 
 
 async def next_receiver(bus: Bus, requires_session: bool) -> ServiceBusReceiver:

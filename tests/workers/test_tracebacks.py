@@ -12,9 +12,10 @@ import pytest
 
 from sbredis.exceptions import OperationTimeoutError
 from sbredis.testing import Bus
-from sbredis.workers import Context, Depends, Retries, SyncContext, Worker
+from sbredis.workers import Context, Depends, Retries, SyncContext
 from sbredis.workers.running._tracebacks import for_the_log
 from tests.waiting import eventually
+from tests.workers.looking import worker_of
 
 
 def names(error: BaseException | None) -> list[str]:
@@ -32,9 +33,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[list[str]]:
 async def test_the_traceback_of_a_failure_begins_with_the_handler(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for queue in "plain", "waiting", "ours":
-        await sbredis_bus.create_queue(queue)
-    worker = Worker(sbredis_bus.url, retries=Retries(first_delay=0, attempts=1))
+    worker = await worker_of(sbredis_bus, "plain", "waiting", "ours", retries=Retries(first_delay=0, attempts=1))
 
     @worker.queue("plain")
     def in_thread(text: str, context: SyncContext) -> None:
@@ -89,11 +88,12 @@ async def test_a_failure_under_a_generator_keeps_its_traceback(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, make: Callable[..., Any], *, in_thread: bool
 ) -> None:
     """The log, ``on_error`` and the dependency itself have the frames of the handler."""
-    await sbredis_bus.create_queue("orders")
     seen: list[list[str]] = []
     told: list[list[str]] = []
     get, outer = make(seen), make(seen)
-    worker = Worker(sbredis_bus.url, retries=Retries(attempts=1), on_error=lambda _, error: told.append(names(error)))
+    worker = await worker_of(
+        sbredis_bus, "orders", retries=Retries(attempts=1), on_error=lambda _, error: told.append(names(error))
+    )
 
     async def handle(text: str, number: Annotated[int, Depends(outer)], other: Annotated[int, Depends(get)]) -> None:
         check(text * number * other)
@@ -116,8 +116,7 @@ async def test_a_failure_under_a_generator_keeps_its_traceback(
 async def test_the_frames_of_the_worker_appear_at_the_level_debug(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url, retries=Retries(first_delay=0, attempts=2))
+    worker = await worker_of(sbredis_bus, "orders", retries=Retries(first_delay=0, attempts=2))
 
     async def around(context: Context, proceed: Any) -> Any:
         assert context.attempt <= 2
@@ -142,8 +141,7 @@ async def test_the_frames_of_the_worker_appear_at_the_level_debug(
 async def test_a_handler_that_ran_too_long_says_so_and_where_it_was(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url, retries=Retries(attempts=1))
+    worker = await worker_of(sbredis_bus, "orders", retries=Retries(attempts=1))
 
     async def wait_for_stock() -> None:
         await asyncio.Event().wait()
@@ -164,8 +162,7 @@ async def test_a_handler_that_ran_too_long_says_so_and_where_it_was(
 
 @pytest.mark.parametrize("late", [False, True])
 async def test_a_time_out_of_the_handler_itself_keeps_its_own_text(sbredis_bus: Bus, *, late: bool) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url, retries=Retries(attempts=1))
+    worker = await worker_of(sbredis_bus, "orders", retries=Retries(attempts=1))
 
     @worker.queue("orders", timeout=0.02 if late else 60)
     async def handle() -> None:

@@ -16,6 +16,7 @@ from sbredis.testing import Bus
 from sbredis.workers import Complete, Context, DeadLetter, Outcome, Retries, SyncContext, Worker
 from tests.telemetry.telemetry_listener import Listener, context_of, listener
 from tests.waiting import eventually
+from tests.workers.looking import worker_of
 from tests.workers.process_handlers import work
 
 __all__ = ["listener"]
@@ -85,8 +86,7 @@ async def test_what_a_handler_sends_belongs_to_its_trace(
 ) -> None:
     listener.set_up_tracing()
     await sbredis_bus.create_queue("orders", requires_session=requires_session)
-    await sbredis_bus.create_queue("out")
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "out")
     worker.queue("orders", **options)(handler)
     taken = asyncio.Event()
 
@@ -102,11 +102,7 @@ async def test_what_a_handler_sends_belongs_to_its_trace(
         await eventually(lambda: "complete out" in listener.spans)
     assert chain(listener, "transaction")[1:] == ["process orders", "send orders"]
     assert chain(listener, "complete out") == [
-        "complete out",
-        "process out",
-        "create out",
-        "process orders",
-        "send orders",
+        *("complete out", "process out", "create out", "process orders", "send orders"),
     ]
 
 
@@ -114,9 +110,7 @@ async def test_the_messages_of_a_batch_are_settled_in_the_span_of_the_batch(
     sbredis_bus: Bus, listener: Listener
 ) -> None:
     listener.set_up_tracing()
-    await sbredis_bus.create_queue("orders")
-    await sbredis_bus.create_queue("out")
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders", "out")
 
     @worker.queue("orders", batch=3, batch_wait=20)
     async def place(texts: list[str], context: Context) -> list[Outcome | None]:
@@ -138,9 +132,7 @@ async def test_the_messages_of_a_batch_are_settled_in_the_span_of_the_batch(
 @pytest.mark.slow
 async def test_what_a_handler_in_a_process_sends_belongs_to_its_trace(sbredis_bus: Bus, listener: Listener) -> None:
     listener.set_up_tracing()
-    for queue in ("orders", "out"):
-        await sbredis_bus.create_queue(queue)
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders", "out")
     worker.queue("orders", execution="process", max_concurrent_calls=1)(work)
     async with worker.running():
         await worker.send("orders", "plain")
@@ -151,9 +143,7 @@ async def test_what_a_handler_in_a_process_sends_belongs_to_its_trace(sbredis_bu
 
 async def test_what_a_handler_publishes_and_replies_belongs_to_its_trace(sbredis_bus: Bus, listener: Listener) -> None:
     listener.set_up_tracing()
-    for queue in ("orders", "out", "prices", "answers"):
-        await sbredis_bus.create_queue(queue)
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders", "out", "prices", "answers")
 
     @worker.queue("orders", publishes="out")
     async def publish(text: str) -> str:

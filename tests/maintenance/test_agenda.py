@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from math import inf
 
 import pytest
@@ -20,17 +21,31 @@ PACE = VisitPace(visits_at_once=2, batch=3, between_reads=0.5, round=100.0)
 A, B, C = VisitPlace(0, "a"), VisitPlace(0, "b"), VisitPlace(1, "c")
 
 
-def an_agenda(*places: VisitPlace, now: float = 0.0) -> Agenda:
-    """Return an agenda that has read all these places and found nothing due."""
-    agenda = Agenda(PACE)
-    agenda.set_entities({place.entity: [place.number] for place in places}, now)
-    while not agenda.all_read:
+def reads(agenda: Agenda, now: float = 0.0) -> Iterator[tuple[float, Read]]:
+    """Yield the reads from now on, each with its time. They find nothing due."""
+    while True:
         todo = agenda.next(now, now)
         if isinstance(todo, Read):
             agenda.read_done(todo, [None] * len(todo.entities))
+            yield now, todo
         else:
             assert isinstance(todo, Sleep)
             now += todo.seconds
+
+
+def first_reads(agenda: Agenda) -> list[tuple[float, Read]]:
+    """Return the reads until all places were read, each with its time."""
+    reading, seen = reads(agenda), list[tuple[float, Read]]()
+    while not agenda.all_read:
+        seen.append(next(reading))
+    return seen
+
+
+def an_agenda(*places: VisitPlace) -> Agenda:
+    """Return an agenda that has read all these places and found nothing due."""
+    agenda = Agenda(PACE)
+    agenda.set_entities({place.entity: [place.number] for place in places}, 0.0)
+    first_reads(agenda)
     return agenda
 
 
@@ -128,25 +143,10 @@ def test_late_visits_do_not_shorten_the_sleep() -> None:
     assert agenda.next(3.25, 3.25) == Sleep(0.75)  # C and d are late then, as A and B are now
 
 
-def reads_of(agenda: Agenda) -> list[tuple[float, Read]]:
-    """Return all reads that come now, each with its time."""
-    seen: list[tuple[float, Read]] = []
-    now = 0.0
-    while not agenda.all_read:
-        todo = agenda.next(now, now)
-        if isinstance(todo, Read):
-            seen.append((now, todo))
-            agenda.read_done(todo, [None] * len(todo.entities))
-        else:
-            assert isinstance(todo, Sleep)
-            now += todo.seconds
-    return seen
-
-
 def test_new_entities_are_read_by_slot_in_batches_with_pauses_for_their_sizes() -> None:
     agenda = Agenda(PACE)
     agenda.set_entities({name: [0] for name in "abcd"} | {"e": [0, 1]}, 0.0)
-    seen = reads_of(agenda)
+    seen = first_reads(agenda)
     assert [read for _, read in seen] == [Read(0, ("a", "b", "c")), Read(1, ("e",)), Read(0, ("d", "e"))]
     assert [at for at, _ in seen] == pytest.approx([0.0, 0.5, 0.5 + 0.5 / 3])
 
@@ -154,7 +154,7 @@ def test_new_entities_are_read_by_slot_in_batches_with_pauses_for_their_sizes() 
 def test_many_slots_with_few_places_each_are_read_within_a_second() -> None:
     agenda = Agenda()
     agenda.set_entities({f"{number}-{name}": [number] for number in range(256) for name in "ab"}, 0.0)
-    seen = reads_of(agenda)
+    seen = first_reads(agenda)
     assert len(seen) == 256
     assert seen[-1][0] < 1.0
 
@@ -239,33 +239,19 @@ def test_a_read_that_succeeds_ends_the_growth_of_the_pauses() -> None:
 
 def test_a_round_leaves_out_entities_that_were_removed_during_it() -> None:
     agenda = an_agenda(*(VisitPlace(0, name) for name in "pqrst"))
-    now, seen = 10.0, list[str]()
+    reading, seen = reads(agenda, 10.0), list[str]()
     while len(seen) < 3:  # the first part of the round
-        todo = agenda.next(now, now)
-        if isinstance(todo, Read):
-            seen += todo.entities
-            agenda.read_done(todo, [None] * len(todo.entities))
-        else:
-            assert isinstance(todo, Sleep)
-            now += todo.seconds
+        seen += next(reading)[1].entities
     (gone, left) = (name for name in "pqrst" if name not in seen)
     agenda.remove_entity(gone)
-    while isinstance(todo := agenda.next(now, now), Sleep):
-        now += todo.seconds
-    assert todo == Read(0, (left,))
+    assert next(reading)[1] == Read(0, (left,))
 
 
 def test_every_place_is_read_again_in_each_round_in_several_parts() -> None:
     places = [VisitPlace(0, str(name)) for name in range(7)] + [VisitPlace(1, "x")]
-    agenda, now, seen = an_agenda(*places), 50.0, list[tuple[float, VisitPlace]]()
-    while now < 250.0:
-        todo = agenda.next(now, now)
-        if isinstance(todo, Read):
-            seen += [(now, VisitPlace(todo.number, entity)) for entity in todo.entities]
-            agenda.read_done(todo, [None] * len(todo.entities))
-        else:
-            assert isinstance(todo, Sleep)
-            now += todo.seconds
+    seen: list[tuple[float, VisitPlace]] = []
+    for now, read in takewhile(lambda at: at[0] < 250.0, reads(an_agenda(*places), 50.0)):
+        seen += [(now, VisitPlace(read.number, entity)) for entity in read.entities]
     for place in places:
         times = [at for at, each in seen if each == place]
         assert len(times) >= 2
@@ -489,18 +475,11 @@ def test_ten_thousand_idle_entities_cost_less_than_one_call_a_second() -> None:
     each_second = 0.0
     for pace in (VisitPace(), MOVING):
         calls, ends = 0, max(pace.round, 1800.0)
-        agenda, now, first = Agenda(pace), 0.0, None
-        agenda.set_entities(entities, now)
-        while now < ends:
-            todo = agenda.next(now, now)
-            if isinstance(todo, Read):
-                agenda.read_done(todo, [None] * len(todo.entities))
-                calls += first is not None
-            else:
-                assert isinstance(todo, Sleep)
-                if first is None and agenda.all_read:
-                    first = now
-                now += todo.seconds
+        agenda, first = Agenda(pace), None
+        agenda.set_entities(entities, 0.0)
+        for now, _ in takewhile(lambda at: at[0] < ends, reads(agenda)):  # noqa: B023 -- used at once
+            calls += first is not None
+            first = now if first is None and agenda.all_read else first
         each_second += calls / ends
         assert first is not None
         assert first < 30  # with the end of the claim of a client that was killed, another one has taken over in 60 s

@@ -29,6 +29,20 @@ def answered(agenda: IdleAgenda, now: float, used: float | None) -> ReadQuiet:
     return todo
 
 
+def failed(agenda: IdleAgenda, now: float) -> float:
+    """Let the next question fail, which must come now. Return the pause after it."""
+    todo = agenda.next(now, now)
+    assert isinstance(todo, ReadQuiet)
+    agenda.read_failed(todo, now)
+    return waited(agenda, now)
+
+
+def waited(agenda: IdleAgenda, now: float) -> float:
+    wait = agenda.next(now, now)
+    assert isinstance(wait, Wait)
+    return wait.seconds
+
+
 def about_to_be_removed(*entities: str) -> tuple[IdleAgenda, float]:
     """Return an agenda whose entities were all quiet for long enough, and the time."""
     agenda = an_agenda(*entities, numbers=(0,))
@@ -105,13 +119,8 @@ def test_the_slots_take_turns() -> None:
 def test_a_failed_read_is_repeated_after_pauses_that_grow() -> None:
     agenda, now, pauses = an_agenda("a"), 0.0, list[float]()
     for _ in range(6):
-        todo = agenda.next(now, now)
-        assert isinstance(todo, ReadQuiet)
-        agenda.read_failed(todo, now)
-        wait = agenda.next(now, now)
-        assert isinstance(wait, Wait)
-        pauses.append(wait.seconds)
-        now += wait.seconds
+        pauses.append(failed(agenda, now))
+        now += pauses[-1]
     assert all(pause <= min(PACE.first_pause * 2**at, PACE.longest_pause) for at, pause in enumerate(pauses))
     assert max(pauses) > PACE.first_pause
 
@@ -119,15 +128,11 @@ def test_a_failed_read_is_repeated_after_pauses_that_grow() -> None:
 def test_a_use_ends_the_growth_of_the_pauses() -> None:
     agenda, now, pause = an_agenda("a"), 0.0, 0.0
     for fails in (True, True, True, False, True):
-        todo = agenda.next(now, now)
-        assert isinstance(todo, ReadQuiet)
         if fails:
-            agenda.read_failed(todo, now)
+            pause = failed(agenda, now)
         else:
-            agenda.read_done(todo, [now], now)
-        wait = agenda.next(now, now)
-        assert isinstance(wait, Wait)
-        pause = wait.seconds
+            answered(agenda, now, now)
+            pause = waited(agenda, now)
         now += pause
     assert pause <= PACE.first_pause
 
@@ -135,22 +140,11 @@ def test_a_use_ends_the_growth_of_the_pauses() -> None:
 def test_a_use_that_a_removal_finds_ends_the_growth_of_the_pauses() -> None:
     agenda, now = an_agenda("a", numbers=(0,)), 0.0
     for _ in range(3):
-        todo = agenda.next(now, now)
-        assert isinstance(todo, ReadQuiet)
-        agenda.read_failed(todo, now)
-        wait = agenda.next(now, now)
-        assert isinstance(wait, Wait)
-        now += wait.seconds
+        now += failed(agenda, now)
     answered(agenda, now, LONG_AGO)
     assert agenda.next(now, now) == RemoveIdle("a")
     agenda.kept("a", 0.0, now)
-    now += IDLE + MARGIN
-    todo = agenda.next(now, now)
-    assert isinstance(todo, ReadQuiet)
-    agenda.read_failed(todo, now)
-    wait = agenda.next(now, now)
-    assert isinstance(wait, Wait)
-    assert wait.seconds <= PACE.first_pause
+    assert failed(agenda, now + IDLE + MARGIN) <= PACE.first_pause
 
 
 def test_a_few_entities_are_removed_at_the_same_time() -> None:
@@ -178,10 +172,9 @@ def test_a_failed_removal_is_tried_again_after_a_pause_with_new_questions() -> N
     agenda, now = about_to_be_removed("a")
     assert agenda.next(now, now) == RemoveIdle("a")
     agenda.removal_failed("a", now)
-    wait = agenda.next(now, now)
-    assert isinstance(wait, Wait)
-    assert wait.seconds <= PACE.first_pause
-    now += wait.seconds
+    pause = waited(agenda, now)
+    assert pause <= PACE.first_pause
+    now += pause
     answered(agenda, now, LONG_AGO)
     assert agenda.next(now, now) == RemoveIdle("a")
 

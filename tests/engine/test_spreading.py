@@ -36,22 +36,6 @@ async def test_each_call_makes_the_copies_of_some_subscriptions(topic: Topic) ->
     assert (copy.name, await topic.refs()) == ("2", {})
 
 
-async def test_no_later_message_overtakes_one_that_is_being_spread(topic: Topic) -> None:
-    await topic.hand_out([WAITS], [None])
-    await topic.publish((b"later", (0, 1)))
-    assert await topic.payloads(topic.one) == []
-    await spread(topic, "1", (0,), ("", "b"))
-    await topic.publish((b"last", (1,)))
-    assert await waiting(topic) == [("3", "b"), ("2", ""), ("4", "")]
-    assert [await topic.payloads(each) for each in (topic.one, topic.two)] == [[b"m"], []]
-    await spread(topic, "3", (1,), ("b", ""))
-    await spread(topic, "2", (0, 1), ("", ""))
-    await spread(topic, "4", (1,), ("", ""))
-    await topic.publish((b"at once", (1,)))
-    assert await topic.payloads(topic.one) == [b"later"]
-    assert await topic.payloads(topic.two) == [b"m", b"later", b"last", b"at once"]
-
-
 async def test_no_later_message_overtakes_one_whose_scheduled_time_has_passed(topic: Topic) -> None:
     await topic.hand_out([Outgoing(b"for a past time", due=topic.now - 5000)], [None])
     await topic.publish((b"later", (0,)))

@@ -28,7 +28,6 @@ __all__ = [
     "body",
     "holder",
     "listed",
-    "listed_since",
     "of_session",
     "peeked",
     "put",
@@ -79,10 +78,6 @@ async def peeked(bench: Bench, name: str) -> bytes | None:
 
 async def listed(bench: Bench, wanted: int = 1000, after: str | None = None) -> SessionsListed:
     return await bench.tell(bench.partition.list_sessions(wanted, after, bench.at()))
-
-
-async def listed_since(bench: Bench, since: int, wanted: int = 1000, skip: int = 0) -> SessionsListed:
-    return await bench.tell(bench.partition.list_sessions_since(wanted, since, skip, bench.at()))
 
 
 async def traces(bench: Bench) -> dict[str, object]:

@@ -55,9 +55,6 @@ OF_SESSIONS = (
 )
 
 
-MOVING = ("forget_source", "freeze", "outgoing", "settle_batch", "sweep", "take")
-
-
 OF_READERS = ("plan", "read_pin", "read_range", "unpin")
 
 

@@ -29,6 +29,7 @@ from sbredis.workers.schedules._time import Time
 from tests.plugins.parts import first
 from tests.waiting import eventually, eventually_in_steps
 from tests.workers import slow_to_start
+from tests.workers.looking import send_to
 from tests.workers.virtual import VirtualLoop
 from tests.workers.worker_programs import program
 
@@ -224,40 +225,53 @@ async def test_whoever_waits_for_a_process_that_holds_nothing_is_told_once() -> 
     assert told == ["calm"]
 
 
+@asynccontextmanager
+async def after_a_turn(
+    bus: Bus, caplog: pytest.LogCaptureFixture, *, sessions: bool = False, **options: Any
+) -> AsyncIterator[Worker]:
+    """Run a worker with a suspect and a slow message of another queue. The block begins when a turn has ended in vain.
+
+    Then the slow handler ends, and the suspect must begin.
+    """
+    caplog.set_level(logging.INFO, "sbredis.worker")
+    await bus.create_queue("orders", max_delivery_count=2, lock_duration=timedelta(seconds=10))
+    await bus.create_queue("steps", requires_session=sessions, lock_duration=timedelta(seconds=300))
+    worker, began, slow = Worker(bus.url), list[str](), asyncio.Event()
+    await send_to(bus, "orders", ServiceBusMessage("suspect"))
+    assert len(await bus.client.get_queue_receiver("orders").receive_messages(1)) == 1
+    await send_to(bus, "steps", ServiceBusMessage("slow", session_id="s" if sessions else None))
+
+    async def one(text: str) -> None:
+        began.append(text)
+        if text == "slow":
+            await slow.wait()
+
+    async def many(texts: list[str]) -> None:
+        began.extend(texts)
+
+    async def turn_ended() -> bool:
+        bus.clock.advance(seconds=0.5)  # a long turn: the next one would come after ten times as long
+        return "suspects wait for a later turn" in caplog.text
+
+    worker.queue("orders", **options)(many if options else one)
+    worker.queue("steps")(one)
+    async with bus.running(worker, timeout=100):
+        await eventually(lambda: began == ["slow"])
+        bus.clock.advance(seconds=11)
+        await eventually(turn_ended)
+        yield worker
+        assert began == ["slow"]
+        slow.set()
+        await eventually(lambda: began == ["slow", "suspect"])
+
+
 @pytest.mark.parametrize("sessions", [False, True])
 async def test_a_suspect_that_waits_for_a_later_turn_begins_when_the_last_handler_ends(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, sessions: bool
 ) -> None:
     """The handler belongs to another queue. It lasts longer than the first turn, so the next one would come late."""
-    caplog.set_level(logging.INFO, "sbredis.worker")
-    await sbredis_bus.create_queue("orders", max_delivery_count=2, lock_duration=timedelta(seconds=10))
-    await sbredis_bus.create_queue("steps", requires_session=sessions, lock_duration=timedelta(seconds=300))
-    client, worker = sbredis_bus.client, Worker(sbredis_bus.url)
-    await client.get_queue_sender("orders").send_messages(ServiceBusMessage("suspect"))
-    assert len(await client.get_queue_receiver("orders").receive_messages(1)) == 1
-    began, slow = list[str](), asyncio.Event()
-
-    async def work(text: str) -> None:
-        began.append(text)
-        if text == "slow":
-            await slow.wait()
-
-    worker.queue("orders")(work)
-    worker.queue("steps")(work)
-    slow_one = ServiceBusMessage("slow", session_id="s" if sessions else None)
-    await client.get_queue_sender("steps").send_messages(slow_one)
-    async with sbredis_bus.running(worker, timeout=100):
-        await eventually(lambda: began == ["slow"])
-        sbredis_bus.clock.advance(seconds=11)
-
-        async def turn_ended() -> bool:
-            sbredis_bus.clock.advance(seconds=0.5)  # a long turn: the next one would come after ten times as long
-            return "suspects wait for a later turn" in caplog.text
-
-        await eventually(turn_ended)
-        assert began == ["slow"]
-        slow.set()
-        await eventually(lambda: began == ["slow", "suspect"])
+    async with after_a_turn(sbredis_bus, caplog, sessions=sessions):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -267,33 +281,7 @@ async def test_a_suspect_that_comes_after_its_turn_is_given_back(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, options: dict[str, Any]
 ) -> None:
     """The reply to a call of the turn may be late. The handler of another queue lasts for longer than the turn."""
-    caplog.set_level(logging.INFO, "sbredis.worker")
-    await sbredis_bus.create_queue("orders", max_delivery_count=2, lock_duration=timedelta(seconds=10))
-    await sbredis_bus.create_queue("steps", lock_duration=timedelta(seconds=300))
-    client, worker = sbredis_bus.client, Worker(sbredis_bus.url)
-    await client.get_queue_sender("orders").send_messages(ServiceBusMessage("suspect"))
-    assert len(await client.get_queue_receiver("orders").receive_messages(1)) == 1
-    await client.get_queue_sender("steps").send_messages(ServiceBusMessage("slow"))
-    began, slow = list[str](), asyncio.Event()
-
-    async def one(text: str) -> None:
-        began.append(text)
-        await slow.wait()
-
-    async def many(texts: list[str]) -> None:
-        began.extend(texts)
-
-    worker.queue("orders", **options)(many if options else one)
-    worker.queue("steps")(one)
-    async with sbredis_bus.running(worker, timeout=100):
-        await eventually(lambda: began == ["slow"])
-        sbredis_bus.clock.advance(seconds=11)
-
-        async def turn_ended() -> bool:
-            sbredis_bus.clock.advance(seconds=0.5)
-            return "suspects wait for a later turn" in caplog.text
-
-        await eventually(turn_ended)
+    async with after_a_turn(sbredis_bus, caplog, **options) as worker:
         services: Any = worker._running().services
         (consumer,) = [each.consumer for each in services if each.consumer.entity == "orders"]
         taking = taking_of(consumer.origin.receiver)
@@ -301,9 +289,6 @@ async def test_a_suspect_that_comes_after_its_turn_is_given_back(
         taking.end_waits()
         await eventually(lambda: worker._running().report().counts["orders"].given_back > 0)
         taking.suspects = False
-        assert began == ["slow"]
-        slow.set()
-        await eventually(lambda: began == ["slow", "suspect"])
 
 
 async def beside_a_suspect(bus: Bus) -> tuple[Worker, list[str]]:

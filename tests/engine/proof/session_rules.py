@@ -20,7 +20,6 @@ from tests.engine.proof.town import Town
 from tests.engine.terms import Side, State
 
 _NOBODY = SessionLock("a", "x" * 11)
-_STRANGE = [Lock("x" * 11, "1", b"", 0)]
 
 ANY: dict[str, Callable[[Town, How], Any]] = {
     "accept_session": lambda both, how: both.accept_session(how, both.token(), "a"),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sbredis.engine import PartitionSettings
+from sbredis.engine import PartitionSettings, ScriptCaller
 from sbredis.exceptions import (
     MessagingEntityAlreadyExistsError,
     MessagingEntityNotFoundError,
@@ -24,7 +24,7 @@ from sbredis.transport import Transport
 from tests.engine.opening import open_with_scripts
 from tests.registry.cuts import Cuts, Operation, opened, settled
 from tests.registry.keys import bucket_of, keys_of, snapshot
-from tests.registry.turns import Cut, Turns
+from tests.registry.turns import Crowd, Cut
 from tests.stored_settings import settings_of
 
 pytestmark = [
@@ -193,52 +193,19 @@ OPERATIONS: dict[str, Operation] = {
 EXAMPLES = 30  # each example opens a transport, and makes up to a few hundred calls
 
 
-class Crowd:
-    """Several clients that each perform one operation on the same entity, with their calls in random order.
+class Creators(Crowd):
+    """Clients that create, read, change and delete one queue."""
 
-    Up to ``dying`` of the clients end before their operation is finished.
-    """
-
-    def __init__(self, transport: Transport, operations: list[str], chance: random.Random, dying: int = 0) -> None:
-        self._operations = operations
-        self._chance = chance
-        self._dying = dying
-        self._turns = Turns(transport)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self._done: list[tuple[str, object]] = []
 
-    async def act(self) -> None:
-        """Run the operations, one call at a time."""
-        turns = self._turns
-        tasks = [asyncio.create_task(self._do(what, number)) for number, what in enumerate(self._operations)]
-        await turns.quiet()
-        while turns.waiting or not all(task.done() for task in tasks):
-            if not turns.waiting:
-                await turns.quiet()
-                continue
-            call = self._chance.choice(turns.waiting)
-            if self._dying and self._chance.random() < 0.2 and not tasks[call.client].done():
-                self._dying -= 1
-                await self._die(call.client, tasks[call.client])
-            else:
-                await turns.let_through(call)
-        for task in tasks:
-            if not task.cancelled():
-                task.result()
-
-    async def _do(self, what: str, number: int) -> None:
+    async def perform(self, what: str, client: ScriptCaller) -> None:
         try:
-            result = await OPERATIONS[what](Namespace(self._turns.client(number), "ns", 2, 0))
+            result = await OPERATIONS[what](Namespace(client, "ns", 2, 0))
         except EXPECTED as error:
             result = error
         self._done.append((what, result))
-
-    async def _die(self, client: int, task: asyncio.Task[None]) -> None:
-        """End a client. The calls that it has sent may arrive at any later time, or never."""
-        for sent in [call for call in self._turns.waiting if call.client == client]:
-            if self._chance.random() < 0.5:
-                self._turns.waiting.remove(sent)
-        task.cancel()
-        await self._turns.quiet()
 
     def succeeded(self, what: str) -> int:
         return sum(done == what and not isinstance(result, ServiceBusError) for done, result in self._done)
@@ -266,7 +233,7 @@ def test_an_entity_is_complete_or_absent_for_any_order_of_calls(operations: list
     async def act() -> None:
         async with await open_with_scripts(f"memory://{uuid.uuid4().hex}") as transport:
             namespace = await opened(transport, "ns", 2)
-            crowd = Crowd(transport, operations, chance)
+            crowd = Creators(transport, operations, chance)
             await crowd.act()
             listed = await namespace.list_entities()
             kept = keys_of(await snapshot(transport), "ns")
@@ -290,7 +257,7 @@ def test_after_clients_crash_the_next_client_finds_the_entity_complete_or_absent
     async def act() -> None:
         async with await open_with_scripts(f"memory://{uuid.uuid4().hex}") as transport:
             namespace = await opened(transport, "ns", 2)
-            await Crowd(transport, operations, chance, dying).act()
+            await Creators(transport, operations, chance, dying).act()
             with suppress(MessagingEntityNotFoundError):
                 record = await namespace.get_entity("Orders")
                 partitions_of(keys_of(await snapshot(transport), "ns"), record)

@@ -36,7 +36,7 @@ from tests.registry.topics import (
     require_whole,
     routes_say,
 )
-from tests.registry.turns import Cut, Turns
+from tests.registry.turns import Crowd, Cut, Turns
 
 pytestmark = [
     pytest.mark.slow,
@@ -227,8 +227,7 @@ async def test_a_partition_made_for_a_deleted_entity_is_removed_again(transport:
     slow, turns = await slowly(transport, subscribing, 2)
     assert [call.script.name for call in turns.waiting] == ["configure", "configure"]
     await others.delete_entity(gone)
-    while turns.waiting:
-        await turns.let_through(turns.waiting[0])
+    await turns.let_all_through()
     with pytest.raises(MessagingEntityNotFoundError, match="There is no subscription 'Sub'"):
         await slow
     require_whole(await kept_of(transport), 2)
@@ -240,8 +239,7 @@ async def test_a_slow_creation_returns_the_entity_as_others_changed_it(transport
     await make_topic(others)
     slow, turns = await slowly(transport, subscribing, 2)
     changed = await others.update_entity(await others.get_entity(SUB), OF_SUBSCRIPTION, properties={"a": 1})
-    while turns.waiting:
-        await turns.let_through(turns.waiting[0])
+    await turns.let_all_through()
     assert await slow == changed == await others.get_entity(SUB)
     require_whole(await kept_of(transport), 2)
 
@@ -256,8 +254,7 @@ async def test_a_slowly_created_subscription_belongs_to_the_topic_that_has_the_n
     assert [call.script.name for call in turns.waiting] == ["register_subscription"]
     await others.delete_entity("Topic")
     topic = await make_topic(others)
-    while turns.waiting:
-        await turns.let_through(turns.waiting[0])
+    await turns.let_all_through()
     assert (await slow).store == topic.id
     require_whole(await kept_of(transport), 2)
 
@@ -273,8 +270,7 @@ async def test_a_slow_rule_change_applies_to_the_subscription_that_has_the_name_
     await others.delete_entity("Topic")
     await make_topic(others)
     await subscribing(others)
-    while turns.waiting:
-        await turns.let_through(turns.waiting[0])
+    await turns.let_all_through()
     await slow
     assert {kept.rule for kept in await others.list_rules("Topic", "Sub")} == {ANY, SQL, CORRELATED}
     require_whole(await kept_of(transport), 2)
@@ -290,8 +286,7 @@ async def test_a_slow_restoration_of_a_deleted_entity_is_undone(transport: Trans
     assert [call.script.name for call in turns.waiting] == ["configure", "configure"]
     with suppress(ServiceBusError):  # the deletion may end after its first partition
         await Namespace(Cut(transport, calls, before=True), "ns", 2, 0).delete_entity(SUB)
-    while turns.waiting:
-        await turns.let_through(turns.waiting[0])
+    await turns.let_all_through()
     with pytest.raises(MessagingEntityNotFoundError):
         await slow
     require_whole(await kept_of(transport), 2)
@@ -338,54 +333,27 @@ class Watched:
         return reply
 
 
-class Crowd:
-    """Several clients that perform operations on one topic, with their calls in random order.
+class Subscribers(Crowd):
+    """Clients that perform operations on one topic.
 
     After each call a check compares the routing state with the topic's version: the state may change only with the
-    version. Up to ``dying`` of the clients end in the middle, without notice.
+    version.
     """
 
     def __init__(self, transport: Transport, operations: list[str], chance: random.Random, dying: int = 0) -> None:
+        super().__init__(transport, operations, chance, dying)
         self._transport = transport
-        self._operations = operations
-        self._chance = chance
-        self._dying = dying
-        self._turns = Turns(transport)
         self._states: dict[tuple[str, int], State] = {}
 
-    async def act(self) -> None:
-        turns = self._turns
-        await self._look()
-        tasks = [asyncio.create_task(self._do(what, number)) for number, what in enumerate(self._operations)]
-        await turns.quiet()
-        while turns.waiting or not all(task.done() for task in tasks):
-            if not turns.waiting:
-                await turns.quiet()
-                continue
-            call = self._chance.choice(turns.waiting)
-            if self._dying and self._chance.random() < 0.2 and not tasks[call.client].done():
-                self._dying -= 1
-                for sent in [each for each in turns.waiting if each.client == call.client]:
-                    if self._chance.random() < 0.5:
-                        turns.waiting.remove(sent)
-                tasks[call.client].cancel()
-                await turns.quiet()
-            else:
-                await turns.let_through(call)
-                await self._look()
-        for task in tasks:
-            if not task.cancelled():
-                task.result()
-
-    async def _look(self) -> None:
+    async def look(self) -> None:
         kept = await kept_of(self._transport)
         topic = kept.entities.get("topic")
         if topic is not None and topic.state == "active":
             state = judged_by(kept)
             assert self._states.setdefault((topic.incarnation, topic.version), state) == state
 
-    async def _do(self, what: str, number: int) -> None:
-        watched = Watched(self._turns.client(number))
+    async def perform(self, what: str, client: ScriptCaller) -> None:
+        watched = Watched(client)
         try:
             result = await OPERATIONS[what](Namespace(watched, "ns", 2, 0))
         except EXPECTED:
@@ -415,7 +383,7 @@ def test_a_topic_is_complete_and_has_one_version_for_any_order_of_calls(
             namespace = await opened(transport, "ns", 2)
             await make_topic(namespace)
             await subscribing(namespace)
-            await Crowd(transport, operations, chance).act()
+            await Subscribers(transport, operations, chance).act()
             require_whole(await kept_of(transport), 2)
 
     asyncio.run(act())
@@ -432,7 +400,7 @@ def test_after_clients_end_in_mid_operation_a_topic_is_complete_or_missing(
             namespace = await opened(transport, "ns", 2)
             await make_topic(namespace)
             await subscribing(namespace)
-            await Crowd(transport, operations, chance, dying).act()
+            await Subscribers(transport, operations, chance, dying).act()
             with suppress(MessagingEntityNotFoundError):
                 for record in await namespace.list_subscriptions("Topic"):
                     with suppress(MessagingEntityNotFoundError):

@@ -1,19 +1,21 @@
-"""Transports for tests of events between calls: one is interrupted, one records, one makes calls wait."""
+"""Transports for tests of events between calls: one is interrupted, one records, one makes calls wait.
+
+A crowd of clients makes its calls through the last one, in random order.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from sbredis.engine import ScriptCaller
 from sbredis.exceptions import Outcome, ServiceBusCommunicationError, ServiceBusError
 from sbredis.transport import Argument, Script
 
-__all__ = ["Cut", "RecordingTransport", "Turns", "Waiting"]
-
-Durability = Literal["master", "replicated"]
+__all__ = ["Crowd", "Cut", "RecordingTransport", "Turns", "Waiting"]
 
 
 class Cut:
@@ -29,29 +31,11 @@ class Cut:
         self._before = before
         self.calls = 0
 
-    async def call(
-        self,
-        script: Script,
-        keys: Sequence[bytes],
-        arguments: Sequence[Argument] = (),
-        *,
-        timeout: float = 60.0,
-        repeatable: bool = False,
-        durability: Durability | None = None,
-        written: Callable[[], None] | None = None,
-    ) -> Any:
+    async def call(self, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument] = (), **how: Any) -> Any:
         self.calls += 1
         number = self.calls
         if number < self._at or (number == self._at and not self._before):
-            reply = await self._transport.call(
-                script,
-                keys,
-                arguments,
-                timeout=timeout,
-                repeatable=repeatable,
-                durability=durability,
-                written=written,
-            )
+            reply = await self._transport.call(script, keys, arguments, **how)
             if number < self._at:
                 return reply
         raise ServiceBusCommunicationError("The connection was cut by the test.", outcome=Outcome.UNKNOWN)
@@ -66,24 +50,12 @@ class RecordingTransport:
     again: int = 0
     """How often a call that deletes a partition reports that a further step is needed."""
 
-    async def call(
-        self,
-        script: Script,
-        keys: Sequence[bytes],
-        arguments: Sequence[Argument] = (),
-        *,
-        timeout: float = 60.0,
-        repeatable: bool = False,
-        durability: Durability | None = None,
-        written: Callable[[], None] | None = None,
-    ) -> Any:
-        self.calls.append((script.name, timeout))
+    async def call(self, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument] = (), **how: Any) -> Any:
+        self.calls.append((script.name, how["timeout"]))
         if script.name == "destroy" and self.again:
             self.again -= 1
             return [1, b"", b""]
-        return await self.transport.call(
-            script, keys, arguments, timeout=timeout, repeatable=repeatable, durability=durability, written=written
-        )
+        return await self.transport.call(script, keys, arguments, **how)
 
 
 @dataclass
@@ -122,6 +94,11 @@ class Turns:
                 call.answer.set_exception(refused)
         await self.quiet()
 
+    async def let_all_through(self) -> None:
+        """Make all calls that wait, and those that follow."""
+        while self.waiting:
+            await self.let_through(self.waiting[0])
+
     async def quiet(self) -> None:
         """Let all tasks run until they wait. Only calls take time, so a few turns of the loop are enough."""
         for _ in range(12):
@@ -133,17 +110,57 @@ class _Client:
     turns: Turns
     number: int
 
-    async def call(
-        self,
-        script: Script,
-        keys: Sequence[bytes],
-        arguments: Sequence[Argument] = (),
-        *,
-        timeout: float = 60.0,  # noqa: ARG002 - the test decides how long a call takes
-        repeatable: bool = False,  # noqa: ARG002 - no call is cut off here
-        durability: Durability | None = None,  # noqa: ARG002 - as there is one server
-        written: Callable[[], None] | None = None,  # noqa: ARG002 - no caller here measures the time of a call
-    ) -> Any:
+    async def call(self, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument] = (), **_: Any) -> Any:
         call = Waiting(self.number, script, keys, arguments)
         self.turns.waiting.append(call)
         return await call.answer
+
+
+class Crowd:
+    """Several clients that each perform one operation on the same entity, with their calls in random order.
+
+    Up to ``dying`` of the clients end before their operation is finished.
+    """
+
+    def __init__(self, transport: ScriptCaller, operations: list[str], chance: random.Random, dying: int = 0) -> None:
+        self._turns = Turns(transport)
+        self._operations = operations
+        self._chance = chance
+        self._dying = dying
+
+    async def perform(self, what: str, client: ScriptCaller) -> None:
+        """Perform an operation. Errors end the test."""
+        raise NotImplementedError
+
+    async def look(self) -> None:
+        """Check the stored data. This is done before the first call, and after each call."""
+
+    async def act(self) -> None:
+        """Run the operations, one call at a time."""
+        turns = self._turns
+        await self.look()
+        clients = [turns.client(number) for number in range(len(self._operations))]
+        tasks = [asyncio.create_task(self.perform(*each)) for each in zip(self._operations, clients, strict=True)]
+        await turns.quiet()
+        while turns.waiting or not all(task.done() for task in tasks):
+            if not turns.waiting:
+                await turns.quiet()
+                continue
+            call = self._chance.choice(turns.waiting)
+            if self._dying and self._chance.random() < 0.2 and not tasks[call.client].done():
+                self._dying -= 1
+                await self._die(call.client, tasks[call.client])
+            else:
+                await turns.let_through(call)
+                await self.look()
+        for task in tasks:
+            if not task.cancelled():
+                task.result()
+
+    async def _die(self, client: int, task: asyncio.Task[None]) -> None:
+        """End a client. The calls that it has sent may arrive at any later time, or never."""
+        for sent in [call for call in self._turns.waiting if call.client == client]:
+            if self._chance.random() < 0.5:
+                self._turns.waiting.remove(sent)
+        task.cancel()
+        await self._turns.quiet()

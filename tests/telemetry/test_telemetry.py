@@ -32,6 +32,7 @@ from tools.repository import ROOT
 
 __all__ = ["listener"]
 SECRET = "hunter2"
+ASKED = {"OTEL_PYTHON_TRACER_PROVIDER": "sdk_tracer_provider"}
 REMOTE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 ENQUEUED = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
@@ -122,49 +123,35 @@ def loaded():
     return done.stdout.strip()
 
 
-def test_opentelemetry_is_not_imported_when_the_application_does_not_use_it() -> None:
-    assert (
-        python("from sbredis.aio import ServiceBusClient; print(use(Telemetry('n', None, None)), loaded())")
-        == "(False, None) False"
-    )
-
-
-@pytest.mark.parametrize("asked", [{}, {"OTEL_PYTHON_TRACER_PROVIDER": "sdk_tracer_provider"}])
-def test_telemetry_is_inactive_without_the_api(asked: dict[str, str]) -> None:
-    code = "sys.modules['opentelemetry'] = None; print(use(Telemetry('n', None, None)), loaded())"
-    assert python(code, **asked) == "(False, None) False"
-
-
-def test_telemetry_is_inactive_if_the_api_is_installed_without_an_sdk() -> None:
-    code = """
-sys.modules["opentelemetry.sdk"] = None
-from opentelemetry import metrics, trace
-print(use(Telemetry("n", None, None)))
-"""
-    assert python(code) == "(False, None)"
-
-
-def test_a_provider_named_by_the_environment_is_used() -> None:
-    code = "active, properties = use(Telemetry('n', None, None)); print(active, sorted(properties))"
-    asked = {"OTEL_PYTHON_TRACER_PROVIDER": "sdk_tracer_provider"}
-    assert python(code, **asked) == "True ['Diagnostic-Id', 'traceparent']"
-
-
-def test_an_environment_that_names_a_missing_provider_does_not_stop_messages() -> None:
-    code = "import logging; logging.disable(); print(use(Telemetry('n', None, None)))"
-    assert python(code, OTEL_PYTHON_TRACER_PROVIDER="no_such_provider") == "(False, None)"
-
-
-def test_a_disabled_sdk_leaves_telemetry_inactive() -> None:
-    code = """
+DISABLED = """
 from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 trace.set_tracer_provider(TracerProvider())
 metrics.set_meter_provider(MeterProvider())
-print(use(Telemetry("n", None, None)))
 """
-    assert python(code, OTEL_SDK_DISABLED="true") == "(False, None)"
+INACTIVE: dict[str, tuple[str, dict[str, str], bool]] = {
+    "no provider is set": ("from sbredis.aio import ServiceBusClient", {}, False),
+    "no API": ("sys.modules['opentelemetry'] = None", {}, False),
+    "a provider without the API": ("sys.modules['opentelemetry'] = None", ASKED, False),
+    "no SDK": ("sys.modules['opentelemetry.sdk'] = None; from opentelemetry import metrics, trace", {}, True),
+    "a missing provider": ("import logging; logging.disable()", {"OTEL_PYTHON_TRACER_PROVIDER": "no_such"}, True),
+    "a disabled SDK": (DISABLED, {"OTEL_SDK_DISABLED": "true"}, True),
+}
+"""What a program does first, its environment, and whether OpenTelemetry is then imported."""
+
+
+@pytest.mark.parametrize(("code", "environment", "imported"), INACTIVE.values(), ids=INACTIVE)
+def test_telemetry_is_inactive_and_messages_are_unchanged(
+    code: str, environment: dict[str, str], imported: bool
+) -> None:
+    shown = python(f"{code}\nprint(use(Telemetry('n', None, None)), loaded())", **environment)
+    assert shown == f"(False, None) {imported}"
+
+
+def test_a_provider_named_by_the_environment_is_used() -> None:
+    code = "active, properties = use(Telemetry('n', None, None)); print(active, sorted(properties))"
+    assert python(code, **ASKED) == "True ['Diagnostic-Id', 'traceparent']"
 
 
 def test_no_op_providers_leave_telemetry_inactive(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:

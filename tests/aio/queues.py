@@ -48,8 +48,10 @@ __all__ = [
     "exists",
     "in_memory",
     "load_all_scripts",
+    "loop_time",
     "new_queue",
     "on_servers",
+    "one",
     "queue_at",
     "receive_exactly",
 ]
@@ -358,6 +360,17 @@ async def handling(receiver: ServiceBusReceiver, *, dies: bool = True) -> AsyncI
     finally:
         handler.cancel()
         await asyncio.wait([handler])
+
+
+def loop_time() -> float:
+    """Return the time of the event loop."""
+    return asyncio.get_running_loop().time()
+
+
+async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
+    """Receive one message."""
+    (message,) = await receiver.receive_messages(1, 60)
+    return message
 
 
 async def receive_exactly(

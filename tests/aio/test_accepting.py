@@ -25,17 +25,13 @@ from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
 from sbredis.receiving import accept_next
 from tests.aio.diverting import divert
 from tests.aio.gates import Gate
-from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory
+from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, loop_time
 from tests.aio.session_queues import SessionQueue, script_of, session_of, session_queue_at, steps
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.everywhere("a receiver of the next session searches partitions on several nodes")
 
 Opening = asyncio.Task[ServiceBusReceiver]
-
-
-def loop_time() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def opening(receiver: ServiceBusReceiver) -> Opening:

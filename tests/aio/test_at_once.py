@@ -13,11 +13,6 @@ from tests.aio.gates import Gate
 from tests.aio.queues import bodies, both, in_memory, queue_at
 from tests.aio.session_queues import session_queue_at
 
-
-def loop_time() -> float:
-    return asyncio.get_running_loop().time()
-
-
 # -- receiving without waiting -----------------------------------------------------------------------------------------
 
 

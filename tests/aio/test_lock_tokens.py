@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.trace import StatusCode
 
-from sbredis.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSettler
+from sbredis.aio import ServiceBusClient, ServiceBusSettler
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.engine import LockToken, lease_place, lease_token, new_token, read_lock_token
 from sbredis.exceptions import (
@@ -26,8 +26,8 @@ from sbredis.exceptions import (
     ServiceBusError,
     SessionLockLostError,
 )
-from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
-from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, queue_at, receive_exactly
+from sbredis.model import ServiceBusMessage
+from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, one, queue_at, receive_exactly
 from tests.aio.session_queues import session_queue_at
 from tests.telemetry.telemetry_listener import Listener, listener
 
@@ -49,11 +49,6 @@ OF_SESSIONS: dict[str, Way] = {
     "set": lambda settler, token: settler.set_session_state(token, "other"),
     "release": ServiceBusSettler.release_session,
 }
-
-
-async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
-    (message,) = await receiver.receive_messages(1, 60)
-    return message
 
 
 async def refused(

@@ -5,11 +5,10 @@ stay.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
-from tests.aio.queues import Calls, HandClock, bodies, both, in_memory, queue_at, receive_exactly
+from tests.aio.queues import HandClock, bodies, both, queue_at, receive_exactly
 
 
 @pytest.mark.conformance
@@ -73,28 +72,3 @@ async def test_a_purge_takes_as_many_calls_as_it_needs(url: str, partitioned: bo
         assert await receiver.delete_messages(1200) == 1200
         assert await receiver.purge_messages() == count - 1200
         assert (await queue.counts()).bytes == 0
-
-
-@in_memory
-async def test_invalid_arguments_are_refused_before_any_call(url: str) -> None:
-    naive: Any = datetime(2026, 1, 1)  # noqa: DTZ001  # the missing zone is tested
-    async with queue_at(url) as queue:
-        await queue.send("a")
-        receiver = queue.receiver()
-        with Calls(queue.transport) as calls:
-            for count, error in ((0, ValueError), (4001, ValueError), ("1", TypeError), (True, TypeError)):
-                with pytest.raises(error, match="max_message_count"):
-                    await receiver.delete_messages(count)  # type: ignore[arg-type]
-            with pytest.raises(ValueError, match="before_enqueued_time_utc has no time zone"):
-                await receiver.delete_messages(1, before_enqueued_time_utc=naive)
-            with pytest.raises(ValueError, match="before_enqueued_time_utc has no time zone"):
-                await receiver.purge_messages(before_enqueued_time_utc=naive)
-            with pytest.raises(TypeError, match="before_enqueued_time_utc must be a datetime"):
-                await receiver.purge_messages(before_enqueued_time_utc=1.0)  # type: ignore[arg-type]
-            with pytest.raises(ValueError, match="timeout"):
-                await receiver.purge_messages(timeout=0)
-        assert not calls.by_script
-        await receiver.close()
-        with pytest.raises(ValueError, match="receiver is closed"):
-            await receiver.purge_messages()
-        assert (await queue.counts()).active == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -21,14 +22,10 @@ from sbredis.exceptions import (
 from sbredis.model import ServiceBusReceiveMode
 from sbredis.servers import LocalServer
 from tests.aio.gates import Gate
-from tests.aio.queues import GATHERING, PATIENT, Calls, HandClock, Queue, bodies, both, in_memory, queue_at
+from tests.aio.queues import GATHERING, PATIENT, Calls, HandClock, Queue, bodies, both, in_memory, loop_time, queue_at
 from tests.waiting import eventually
 
 modes = pytest.mark.parametrize("mode", list(ServiceBusReceiveMode), ids=["peek-lock", "receive-and-delete"])
-
-
-def loop_time() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def _note(served: list[int], place: int, _: object) -> None:
@@ -281,27 +278,42 @@ async def test_if_the_server_is_lost_a_receive_raises_an_error(binary: str | Non
 # -- invalid arguments -------------------------------------------------------------------------------------------------
 
 
-@in_memory
-@pytest.mark.parametrize(
-    ("given", "error"),
-    [
-        ({"max_message_count": 0}, ValueError),
-        ({"max_message_count": -1}, ValueError),
-        ({"max_message_count": 1.5}, TypeError),
-        ({"max_message_count": True}, TypeError),
-        ({"max_message_count": "1"}, TypeError),
-        ({"max_wait_time": -1}, ValueError),
-        ({"max_wait_time": -0.5}, ValueError),
+NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001  # the missing zone is tested
+WRONG: dict[str, list[tuple[dict[str, Any], type[Exception]]]] = {
+    "receive_messages": [
+        *(({"max_message_count": each}, ValueError) for each in (0, -1)),
+        *(({"max_message_count": each}, TypeError) for each in (1.5, True, "1")),
+        *(({"max_wait_time": each}, ValueError) for each in (-1, -0.5, float("nan"))),
         ({"max_wait_time": "1"}, TypeError),
-        ({"max_wait_time": float("nan")}, ValueError),
     ],
-)
-async def test_invalid_receive_arguments_are_refused_before_any_call(
-    url: str, given: dict[str, Any], error: type[Exception]
+    "peek_messages": [
+        *(({"max_message_count": each}, ValueError) for each in (0, -3)),
+        ({"max_message_count": "3"}, TypeError),
+        ({"sequence_number": -1}, ValueError),
+        *(({"sequence_number": each}, TypeError) for each in ("1", True)),
+        ({"timeout": 0}, ValueError),
+    ],
+    "delete_messages": [
+        *(({"max_message_count": each}, ValueError) for each in (0, 4001)),
+        *(({"max_message_count": each}, TypeError) for each in ("1", True)),
+        ({"max_message_count": 1, "before_enqueued_time_utc": NAIVE}, ValueError),
+    ],
+    "purge_messages": [
+        ({"before_enqueued_time_utc": NAIVE}, ValueError),
+        ({"before_enqueued_time_utc": 1.0}, TypeError),
+        ({"timeout": 0}, ValueError),
+    ],
+}
+
+
+@in_memory
+@pytest.mark.parametrize(("call", "given", "error"), [(call, *each) for call, every in WRONG.items() for each in every])
+async def test_invalid_arguments_are_refused_before_any_call(
+    url: str, call: str, given: dict[str, Any], error: type[Exception]
 ) -> None:
     async with queue_at(url) as queue:
-        with Calls(queue.transport) as calls, pytest.raises(error, match=next(iter(given))):
-            await queue.receiver().receive_messages(**given)
+        with Calls(queue.transport) as calls, pytest.raises(error, match=[*given][-1]):
+            await getattr(queue.receiver(), call)(**given)
         assert not calls.by_script
 
 

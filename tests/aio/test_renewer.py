@@ -8,20 +8,15 @@ from typing import Any
 
 import pytest
 
-from sbredis.aio import AutoLockRenewer, ServiceBusReceiver
+from sbredis.aio import AutoLockRenewer
 from sbredis.client import RenewJob
 from sbredis.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, MessageLockLostError, ServiceBusError
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from tests.aio.diverting import divert
-from tests.aio.queues import Calls, HandClock, Queue, both, in_memory, queue_at, receive_exactly
+from tests.aio.queues import Calls, HandClock, Queue, both, in_memory, one, queue_at, receive_exactly
 from tests.waiting import eventually
 
 Reports = list[tuple[ServiceBusReceivedMessage, Exception | None]]
-
-
-async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
-    (message,) = await receiver.receive_messages(1, 60)
-    return message
 
 
 async def renewal(queue: Queue, clock: HandClock) -> None:

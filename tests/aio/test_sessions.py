@@ -35,16 +35,11 @@ from sbredis.model import (
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
 from tests.aio.gates import Gate
-from tests.aio.queues import GATHERING, Calls, HandClock, bodies, both, in_memory, receive_exactly
+from tests.aio.queues import GATHERING, Calls, HandClock, bodies, both, in_memory, loop_time, receive_exactly
 from tests.aio.scissors import Scissors
 from tests.aio.session_queues import SessionQueue, session_of, session_queue_at, steps
 from tests.loops import OneThreadLoop
 from tests.waiting import eventually
-
-
-def loop_time() -> float:
-    return asyncio.get_running_loop().time()
-
 
 Settlement = Callable[[ServiceBusReceiver, ServiceBusReceivedMessage], Awaitable[object]]
 SETTLEMENTS: dict[str, Settlement] = {

@@ -19,7 +19,7 @@ from sbredis.exceptions import (
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
 from tests.aio.diverting import divert
 from tests.aio.gates import Gate
-from tests.aio.queues import Calls, HandClock, Queue, at_rest, bodies, both, in_memory, queue_at, receive_exactly
+from tests.aio.queues import Calls, HandClock, Queue, at_rest, bodies, both, in_memory, one, queue_at, receive_exactly
 
 Settle = Callable[[ServiceBusReceiver, ServiceBusReceivedMessage], Awaitable[Any]]
 WAYS: dict[str, Settle] = {
@@ -32,11 +32,6 @@ SETTLEMENTS = WAYS | {
     "complete many": lambda receiver, message: receiver.complete_messages([message]),
     "renew": lambda receiver, message: receiver.renew_message_lock(message),
 }
-
-
-async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
-    (message,) = await receiver.receive_messages(1, 60)
-    return message
 
 
 async def refused(queue: Queue, done: Awaitable[Any], error: type[Exception], text: str = "") -> Exception:

@@ -17,7 +17,7 @@ from sbredis.management import (
     SqlRuleFilter,
 )
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage
-from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, receive_exactly
+from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, loop_time, receive_exactly
 from tests.aio.topics import soon, topic_at
 
 pytestmark = pytest.mark.everywhere("a topic's routes and its partitions lie in different slots")
@@ -25,10 +25,6 @@ pytestmark = pytest.mark.everywhere("a topic's routes and its partitions lie in 
 
 def rule(name: str, filter_: Any, action: str | None = None) -> RuleProperties:
     return RuleProperties(name, filter=filter_, action=None if action is None else SqlRuleAction(action))
-
-
-def loop_time() -> float:
-    return asyncio.get_running_loop().time()
 
 
 # -- copies for subscriptions ------------------------------------------------------------------------------------------

@@ -46,11 +46,14 @@ async def send(client: ServiceBusClient, name: str, *bodies: str, **options: Any
         await sender.send_messages([ServiceBusMessage(body, **options) for body in bodies])
 
 
-async def transact(client: ServiceBusClient, *records: Callable[[ServiceBusTransaction], object]) -> None:
-    """Carry out a transaction with these calls."""
+async def transact(
+    client: ServiceBusClient, *records: Callable[[ServiceBusTransaction], object]
+) -> ServiceBusTransaction:
+    """Carry out a transaction with these calls, and return it."""
     async with client.transaction() as tx:
         for record in records:
             record(tx)
+    return tx
 
 
 def recorded(sender: ServiceBusSender, message: ServiceBusMessage, tx: ServiceBusTransaction) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
 import anyio
 import pytest
 
-from sbredis.aio import ServiceBusClient, ServiceBusTransaction
+from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.client import Timings
 from sbredis.engine import partition_for_key, perform, read_record, recipient_of, slot_for_name, slots_for_name
@@ -24,6 +24,7 @@ from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus
 from tests.aio.diverting import divert
 from tests.aio.queues import Calls, bodies_in, receive_exactly
+from tests.aio.test_transactions import send, transact
 from tests.waiting import eventually
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
@@ -52,11 +53,6 @@ async def client(url: str) -> AsyncIterator[ServiceBusClient]:
         yield client
 
 
-async def send(client: ServiceBusClient, name: str, *bodies: str, **options: Any) -> None:
-    async with client.get_queue_sender(name) as sender:
-        await sender.send_messages([ServiceBusMessage(body, **options) for body in bodies])
-
-
 async def waiting(client: ServiceBusClient, name: str) -> list[tuple[str, str, int]]:
     """Return the messages that wait in an entity to be moved: body, id of the destination and its partition."""
     connection = client._connection
@@ -76,12 +72,6 @@ async def place_of(client: ServiceBusClient, name: str) -> tuple[str, int]:
     """Return the id of an unpartitioned entity, and its partition."""
     record = (await client._connection.entity(name, client._connection.clock.now() + 60)).record
     return record.id, record.partitions[0]
-
-
-async def transact(client: ServiceBusClient, *records: Callable[[ServiceBusTransaction], object]) -> None:
-    async with client.transaction() as tx:
-        for record in records:
-            record(tx)
 
 
 # -- which messages wait, and where ------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.servers import LocalServer
 from tests.aio.queues import receive_exactly
 from tests.aio.scissors import Scissors
+from tests.aio.test_transactions import send, transact
 from tests.waiting import eventually
 
 HOUR = timedelta(hours=1)
@@ -66,21 +67,9 @@ async def client(url: str) -> AsyncIterator[ServiceBusClient]:
         yield client
 
 
-async def send(client: ServiceBusClient, name: str, *texts: str) -> None:
-    async with client.get_queue_sender(name) as sender:
-        await sender.send_messages([ServiceBusMessage(text) for text in texts])
-
-
 async def bodies(client: ServiceBusClient, name: str) -> list[str]:
     async with client.get_queue_receiver(name) as receiver:
         return sorted([str(message) for message in await receiver.peek_messages(1000)])
-
-
-async def transact(client: ServiceBusClient, records: Sequence[Record]) -> ServiceBusTransaction:
-    async with client.transaction() as tx:
-        for record in records:
-            record(tx)
-    return tx
 
 
 async def together(client: ServiceBusClient, calls: Calls, *transactions: Sequence[Record]) -> list[Any]:
@@ -93,11 +82,11 @@ async def together(client: ServiceBusClient, calls: Calls, *transactions: Sequen
     before, calls.sizes = calls.waiting, []
     plugs: list[asyncio.Task[Any]] = []
     for number in range(2):
-        plugs.append(asyncio.create_task(transact(client, [partial(sends, sender, "plug")])))
+        plugs.append(asyncio.create_task(transact(client, partial(sends, sender, "plug"))))
         await eventually(lambda: calls.waiting == before + number + 1)  # noqa: B023 -- awaited at once
     entity = await client._connection.entity("inputs", asyncio.get_running_loop().time() + 60)
     lane = entity.partition_client(entity.numbers[0]).transacting
-    tasks = [asyncio.create_task(transact(client, records)) for records in transactions]
+    tasks = [asyncio.create_task(transact(client, *records)) for records in transactions]
     await eventually(lambda: len(lane.gathering) == len(tasks))
     calls.let.set()
     results = await asyncio.gather(*tasks, *plugs, return_exceptions=True)
@@ -246,10 +235,10 @@ async def test_a_cancelled_commit_is_left_out_before_the_call_and_happens_after_
         calls.let.clear()
         tasks: list[asyncio.Task[Any]] = []
         for number in range(2):
-            tasks.append(asyncio.create_task(transact(client, [partial(sends, plug, "plug")])))
+            tasks.append(asyncio.create_task(transact(client, partial(sends, plug, "plug"))))
             await eventually(lambda: calls.waiting == number + 1)  # noqa: B023 -- awaited at once
         waiting = [
-            asyncio.create_task(transact(client, [partial(completes, each), partial(sends, outputs, str(each))]))
+            asyncio.create_task(transact(client, partial(completes, each), partial(sends, outputs, str(each))))
             for each in messages
         ]
         await eventually(lambda: len(lane.gathering) == 4)
@@ -285,13 +274,13 @@ async def test_transactions_whose_call_is_lost_happen_once_each(server: LocalSer
         outputs = client.get_queue_sender("outputs")
         async with client.get_queue_receiver("inputs") as receiver:
             messages = await receive_exactly(receiver, 8)
-            await transact(client, [partial(completes, messages[0]), partial(sends, outputs, "0")])
+            await transact(client, partial(completes, messages[0]), partial(sends, outputs, "0"))
             network.cut("transact", 1, **CUTS[cut])
             works: list[list[Record]] = [
                 [partial(completes, message), partial(sends, outputs, str(message))] for message in messages[1:]
             ]
             works[3].append(lambda tx: tx.complete_message(messages[0]))
-            results = await asyncio.gather(*[transact(client, work) for work in works], return_exceptions=True)
+            results = await asyncio.gather(*[transact(client, *work) for work in works], return_exceptions=True)
             assert network.cuts == 1
             assert [place for place, result in enumerate(results, 1) if isinstance(result, Exception)] == [4]
             assert await bodies(client, "outputs") == [str(number) for number in range(8) if number != 4]

@@ -12,7 +12,6 @@ from sbredis.exceptions import (
     InvalidConnectionStringError,
     NamespaceSlotsError,
     ServiceBusAuthenticationError,
-    ServiceBusQuotaExceededError,
 )
 from sbredis.management import NamespaceType, QueueProperties
 from sbredis.management import ServiceBusAdministrationClient as SyncAdmin
@@ -31,19 +30,6 @@ async def test_the_namespace_properties_have_its_name_slot_count_and_creation_ti
     assert found.created_at_utc == found.modified_at_utc
     assert abs(found.created_at_utc - datetime.now(UTC)) < timedelta(minutes=1)
     assert (found.alias, found.messaging_sku, found.messaging_units) == (None, None, None)
-
-
-async def test_the_namespace_is_limited(admin: Admin) -> None:
-    await admin.create_queue("small", max_size_in_megabytes=10)
-    found = await admin.set_namespace_limits(max_entities=2, max_size_in_megabytes=20)
-    assert found == await admin.get_namespace_properties()
-    assert (found.entity_count, found.max_entities) == (1, 2)
-    assert (found.size_in_megabytes, found.max_size_in_megabytes) == (10, 20)
-    await refused(admin, admin.create_queue("large", max_size_in_megabytes=11), ServiceBusQuotaExceededError, "20 MB")
-    await admin.create_queue("large", max_size_in_megabytes=10)
-    await refused(admin, admin.create_queue("more"), ServiceBusQuotaExceededError, "more than 2 entities")
-    await admin.set_namespace_limits(max_entities=None, max_size_in_megabytes=None)
-    await admin.create_queue("more")
 
 
 @in_memory

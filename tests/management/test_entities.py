@@ -124,7 +124,7 @@ async def test_a_name_that_is_taken_is_refused(admin: Admin, kind: EntityKind) -
     await refused(admin, kind.call(admin, "create", "oNE"), MessagingEntityAlreadyExistsError, text)
 
 
-@every_kind
+@every_kind_and_rules
 async def test_it_is_known_whether_an_entity_exists(admin: Admin, kind: EntityKind) -> None:
     await kind.call(admin, "create", "One")
     before = await held(admin)

@@ -153,44 +153,6 @@ async def test_an_entity_does_not_forward_to_itself(admin: Admin, name: str) -> 
         await refused(admin, make("X", **given), ValueError, "^The entity 'X' has an auto-forwarding policy to itself")
 
 
-@both_properties
-async def test_a_chain_of_destinations_must_not_come_back(admin: Admin, name: str) -> None:
-    await chained(admin, ["a", "b", "c", "d"])
-    text = rf"^{name}='A' of 'd' would make a circle: d (=dead letters=)?> A > b > c > d\. Choose another destination"
-    await refused(admin, admin.update_queue({"name": "d", name: "A"}), ValueError, text)
-
-
-async def test_a_circle_may_also_lead_through_topics(admin: Admin) -> None:
-    await admin.create_topic("news")
-    await admin.create_subscription("news", "s")
-    await admin.create_topic("more")
-    await admin.create_subscription("more", "s")
-    await admin.create_queue("orders", forward_to="News")
-    text = "of 'news/subscriptions/s' would make a circle: news/subscriptions/s > {}"
-    done = admin.update_subscription("news", {"name": "s"}, forward_to="news")
-    await refused(admin, done, ValueError, text.format(r"news\. "))
-    done = admin.update_subscription("news", {"name": "s"}, forward_to="orders")
-    await refused(admin, done, ValueError, text.format(r"orders > News\. "))
-    await admin.update_subscription("news", {"name": "s"}, forward_to="more")
-    done = admin.update_subscription("more", {"name": "s"}, forward_to="orders")
-    text = "circle: more/subscriptions/s > orders > News > news/subscriptions/s > more"
-    await refused(admin, done, ValueError, text)
-
-
-@both_properties
-async def test_a_chain_has_at_most_four_hops(admin: Admin, name: str) -> None:
-    await chained(admin, ["b", "c", "d", "e"])
-    await admin.create_queue("a", **{name: "b"})  # type: ignore[arg-type]  # one of two properties
-    await admin.create_queue("z", forward_to="b")
-    text = rf"^{name}='z' of '{{}}' would make a chain of more than 4 hops, "
-    text += r"and .* {} (=dead letters=)?> z > b > c > d > e\."
-    done = admin.create_queue("y", **{name: "z"})  # type: ignore[arg-type]
-    await refused(admin, done, ValueError, text.format("y", "y"))
-    await admin.create_topic("news")
-    path = "news/subscriptions/s"
-    await refused(admin, admin.create_subscription("news", "s", **{name: "z"}), ValueError, text.format(path, path))  # type: ignore[arg-type]
-
-
 @in_memory
 async def test_the_check_of_a_chain_reads_a_limited_number_of_entities(
     admin: Admin, monkeypatch: pytest.MonkeyPatch

@@ -87,26 +87,7 @@ async def test_a_partitioned_queue_has_the_number_of_partitions_that_is_given(ad
     )
 
 
-async def test_a_number_of_partitions_that_a_queue_cannot_have_is_refused(admin: Admin) -> None:
-    for make in (admin.create_queue, admin.ensure_queue, admin.create_topic):
-        for count, text in ((0, "from 1 to 256, not 0"), (257, "from 1 to 256, not 257"), (5, "'ns' has 4 slots")):
-            with pytest.raises(ValueError, match=text):
-                await make("q", enable_partitioning=True, partition_count=count)
-        with pytest.raises(ValueError, match="give enable_partitioning=True too"):
-            await make("q", partition_count=2)
-        assert not await admin.queue_exists("q")
-
-
 # -- changing ----------------------------------------------------------------------------------------------------------
-
-
-async def test_an_update_by_mapping_keeps_the_changes_of_other_clients(admin: Admin) -> None:
-    await admin.create_queue("q", max_delivery_count=3, user_metadata="x")
-    await admin.update_queue({"name": "Q", "lock_duration": "PT30S"})
-    await admin.update_queue({"name": "q"}, user_metadata="y")
-    assert await admin.get_queue("q") == QueueProperties(
-        "q", max_delivery_count=3, lock_duration="PT30S", user_metadata="y"
-    )
 
 
 async def test_an_update_accepts_all_properties_of_a_queue_as_a_mapping(admin: Admin) -> None:

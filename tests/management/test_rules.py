@@ -22,7 +22,6 @@ from sbredis.management import (
     TrueRuleFilter,
 )
 from sbredis.registry import Namespace
-from tests.management.conftest import held
 from tests.management.refusals import refused
 from tests.management.test_rule_properties import FILTERS
 from tests.offenders import for_each
@@ -90,14 +89,6 @@ async def test_the_default_rule_can_be_deleted_and_recreated(admin: Admin) -> No
     await admin.delete_rule("news", "all", "$DEFAULT")
     assert not await admin.rule_exists("news", "all", "$default")
     assert (await admin.create_rule("news", "all", "$Default", filter=FalseRuleFilter())).name == "$Default"
-
-
-async def test_rule_exists_reports_whether_a_rule_exists(admin: Admin) -> None:
-    await admin.create_rule("news", "all", "Red")
-    before = await held(admin)
-    asked = [("NEWS", "all", "red"), ("news", "all", "blue"), ("news", "other", "red"), ("nothing", "all", "red")]
-    assert [await admin.rule_exists(*path) for path in asked] == [True, False, False, False]
-    assert await held(admin) == before
 
 
 @pytest.mark.slow
@@ -204,30 +195,6 @@ async def test_a_concurrent_change_of_another_property_is_kept(
     rule = await admin.get_rule("news", "all", "r")
     assert (rule.filter, rule.action) == (SqlRuleFilter("a = 2"), SqlRuleAction("SET new = 1"))
     assert len(seen) == (2 if recreated else 3)
-
-
-@pytest.mark.slow
-async def test_an_update_leaves_other_properties_unchanged(admin: Admin) -> None:
-    one, other = SqlRuleFilter("a = 1"), SqlRuleFilter("a = @b", {"@b": 2})
-    action = SqlRuleAction("SET a = 1")
-    await admin.create_rule("news", "all", "r", filter=one, action=action)
-
-    async def now() -> tuple[Any, Any]:
-        rule = await admin.get_rule("news", "all", "r")
-        return rule.filter, rule.action
-
-    await admin.update_rule("news", "all", {"name": "R", "filter": other})
-    assert await now() == (other, action)
-    await admin.update_rule("news", "all", RuleProperties("r"), action=None)
-    assert await now() == (other, None)
-    await admin.update_rule("news", "all", {"name": "r"}, action=action)
-    assert await now() == (other, action)
-    await admin.update_rule("news", "all", RuleProperties("r", filter=one, action=None, created_at_utc=None))
-    assert await now() == (one, None)
-    await admin.update_rule("news", "all", await admin.get_rule("news", "all", "r"), filter=FalseRuleFilter())
-    assert await now() == (FalseRuleFilter(), None)
-    await admin.update_rule("news", "all", {**dict(await admin.get_rule("news", "all", "r")), "filter": None})
-    assert await now() == (TrueRuleFilter(), None)
 
 
 # -- listing -----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.entities import SUBSCRIPTIONS, TOPICS, subscription_creation, topic_creation
 from sbredis.exceptions import MessagingEntityNotFoundError, RuleSyntaxError
-from sbredis.management import CorrelationRuleFilter, RuleProperties, SqlRuleFilter, SubscriptionProperties
+from sbredis.management import CorrelationRuleFilter, RuleProperties, SqlRuleFilter
 from tests.management.refusals import refused
 
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
@@ -60,29 +60,6 @@ async def test_a_subscription_is_not_created_with_wrong_rules(admin: Admin) -> N
         await refused(admin, make("news", "s", rules=RuleProperties("r")), TypeError, "not RuleProperties")  # type: ignore[arg-type]
         await refused(admin, make("news", "s", rules=twice), ValueError, "two rules have the name 'R'")
         await refused(admin, make("news", "s", rules=[RuleProperties("a b")]), ValueError, "rule name 'a b'")
-
-
-async def test_dead_lettering_on_filter_errors_is_stored_under_its_name(admin: Admin) -> None:
-    """If the property is not stored, a message whose filter fails is dead-lettered.
-
-    The clients that evaluate rules read the property under this name.
-    """
-    name = "dead_lettering_on_filter_evaluation_exceptions"
-    namespace = admin._connection.namespace
-    await admin.create_subscription("news", "s")
-    assert (await namespace.get_entity("news/subscriptions/s")).properties.get(name, True) is True
-    await admin.update_subscription("news", {"name": "s", name: False})
-    assert (await namespace.get_entity("news/subscriptions/s")).properties.get(name, True) is False
-
-
-async def test_topics_may_have_subscriptions_with_the_same_name(admin: Admin) -> None:
-    await admin.create_topic("other")
-    await admin.create_subscription("news", "s", max_delivery_count=3)
-    await admin.create_subscription("other", "s", max_delivery_count=4)
-    await admin.update_subscription("other", {"name": "s"}, user_metadata="ours")
-    assert await admin.get_subscription("news", "s") == SubscriptionProperties("s", max_delivery_count=3)
-    await admin.delete_subscription("news", "s")
-    assert (await admin.get_subscription("other", "s")).max_delivery_count == 4
 
 
 @pytest.mark.slow

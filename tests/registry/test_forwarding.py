@@ -127,6 +127,25 @@ def test_a_destination_is_refused_exactly_if_a_path_from_it_is_a_circle_or_too_l
         check(held, path, name, destination)
 
 
+CHAIN: Entities = EMPTY | {"a": [{FORWARD: "b"}], "b": [{FORWARD: "c"}], "c": [{FORWARD: "t"}], "t": [{FORWARD: "d"}]}
+LONGER = CHAIN | {"d": [{FORWARD: "u"}]}
+WITHIN = EMPTY | {"t": [{}, {FORWARD: "a"}], "a": [{FORWARD: "u"}]}
+
+
+@pytest.mark.parametrize(
+    ("held", "path", "name", "text"),
+    [
+        (CHAIN, "d", FORWARD, "^forward_to='A' of 'd' would make a circle: d > A > b > c > t > t/subscriptions/1 > d"),
+        (CHAIN, "d", FORWARD_DEAD, "^forward_dead_.* of 'd' would make a circle: d =dead letters=> A > b > "),
+        (WITHIN, "u/subscriptions/9", FORWARD, "would make a circle: u/subscriptions/9 > A > u"),
+        (LONGER, "u/subscriptions/9", FORWARD, r"more than 4 hops, and .*: u/subscriptions/9 > A > b > c > t > "),
+    ],
+)
+def test_the_error_shows_the_path(held: Entities, path: str, name: str, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        check(held, path, name, "A")
+
+
 @pytest.mark.parametrize("name", DESTINATIONS)
 def test_a_destination_that_does_not_change_is_not_checked(name: str) -> None:
     async def checked(properties: Destinations | None, before: Destinations) -> None:

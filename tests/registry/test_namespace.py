@@ -163,52 +163,7 @@ async def test_a_queue_cannot_be_colocated_with_a_missing_entity_or_one_with_oth
     assert await snapshot(transport) == before
 
 
-@pytest.mark.parametrize(
-    ("name", "settings", "error"),
-    [
-        ("a b", SETTINGS, ValueError),
-        ("a/Subscriptions/b", SETTINGS, ValueError),
-        (None, SETTINGS, TypeError),
-        ("q", PartitionSettings(shared=True), ValueError),
-    ],
-)
-async def test_an_invalid_queue_is_not_created(
-    transport: Transport, namespace: Namespace, name: Any, settings: PartitionSettings, error: type[Exception]
-) -> None:
-    before = await snapshot(transport)
-    with pytest.raises(error):
-        await namespace.create_entity(name, settings)
-    assert await snapshot(transport) == before
-
-
 # -- finding -----------------------------------------------------------------------------------------------------------
-
-
-async def test_entities_are_listed_by_name(namespace: Namespace) -> None:
-    assert await namespace.list_entities() == ()
-    made = [await namespace.create_entity(name, SETTINGS) for name in ("b", "A", "c", "B2")]
-    by_name = [made[1], made[0], made[3], made[2]]
-    assert list(await namespace.list_entities()) == by_name
-    assert list(await namespace.list_entities(limit=2)) == by_name[:2]
-    assert list(await namespace.list_entities("B", 2)) == by_name[2:]
-    assert await namespace.list_entities("C") == ()
-    with pytest.raises(ValueError, match="limit"):
-        await namespace.list_entities(limit=0)
-
-
-@pytest.mark.parametrize(
-    ("after", "error", "text"),
-    [
-        (None, TypeError, "after must be the name of an entity, or '' for the beginning, not NoneType"),
-        (b"a", TypeError, "not bytes"),
-        ("a\ud800", ValueError, "half a surrogate pair"),
-    ],
-)
-async def test_a_list_with_an_invalid_start_is_refused(
-    namespace: Namespace, after: Any, error: type[Exception], text: str
-) -> None:
-    with pytest.raises(error, match=text):
-        await namespace.list_entities(after)
 
 
 CYCLE: dict[str, Any] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -53,6 +54,8 @@ async def test_a_topic_gets_partitions_like_a_queue(
 @pytest.mark.parametrize(
     ("name", "kind", "settings", "text"),
     [
+        ("a b", "queue", PartitionSettings(), "entity name 'a b'"),
+        ("q", "queue", PartitionSettings(shared=True), "stores its messages itself"),
         ("t", "topic", PartitionSettings(), "the settings of the topic 't' are settings for a queue"),
         ("t", "queue", OF_TOPIC, "the settings of the queue 't' are settings for a topic"),
         ("t", "topic", OF_SUBSCRIPTION, "stores its messages itself"),
@@ -61,7 +64,7 @@ async def test_a_topic_gets_partitions_like_a_queue(
         ("t/Subscriptions/s", "queue", PartitionSettings(), "reserved"),
     ],
 )
-async def test_an_invalid_topic_is_not_created(  # noqa: PLR0917 -- the columns of a table
+async def test_an_invalid_queue_or_topic_is_not_created(  # noqa: PLR0917 -- the columns of a table
     transport: Transport, namespace: Namespace, name: str, kind: Any, settings: PartitionSettings, text: str
 ) -> None:
     await refused(transport, namespace.create_entity(name, settings, kind=kind), ValueError, text)
@@ -176,12 +179,17 @@ async def test_a_page_has_fewer_subscriptions_if_they_are_large(namespace: Names
 async def test_a_list_with_an_invalid_start_is_refused(namespace: Namespace, after: Any) -> None:
     await make_topic(namespace)
     await subscribe(namespace)
-    for done in (namespace.list_subscriptions("Topic", after), namespace.list_rules("Topic", "Sub", after)):
+    lists: list[Any] = [
+        namespace.list_entities,
+        partial(namespace.list_subscriptions, "Topic"),
+        partial(namespace.list_rules, "Topic", "Sub"),
+    ]
+    for listed in lists:
         with pytest.raises((TypeError, ValueError), match=r"after (must be|has)"):
-            await done
-    for done in (namespace.list_subscriptions("Topic", limit=0), namespace.list_rules("Topic", "Sub", limit=1001)):
-        with pytest.raises(ValueError, match="limit must be a whole number from 1 to 1000"):
-            await done
+            await listed(after)
+        for limit in (0, 1001):
+            with pytest.raises(ValueError, match="limit must be a whole number from 1 to 1000"):
+                await listed(limit=limit)
 
 
 @pytest.mark.parametrize(

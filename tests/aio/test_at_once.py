@@ -146,25 +146,3 @@ async def test_messages_of_the_same_reply_are_returned_with_the_first_message(ur
         await queue.fill(5, at=0)
         share = 3 if partitioned else 5  # of the ten messages that are wanted, a partition gives at least three
         assert share <= len(await receiver.receive_messages(10, 20, gather=False)) <= 5
-
-
-@in_memory
-async def test_a_receive_with_gather_false_does_not_wait_for_unanswered_calls(url: str) -> None:
-    """A gathering receive would wait for an unanswered call. With ``gather=False`` the call returns."""
-    async with queue_at(url, partitioned=True) as queue, queue.receiver() as receiver:
-        await queue.fill(2, at=0)
-        with Gate(queue.client, "grant") as gate:
-            gate.shut = True
-            call = asyncio.create_task(receiver.receive_messages(10, 20, gather=False))
-            count = 0
-            while not call.done():
-                count += 1
-                if gate.waiting and gate.waiting[0].key == queue.partitions[0].keys[0]:
-                    gate.let_one()
-                elif gate.waiting:
-                    gate.waiting.rotate(-1)
-                await asyncio.sleep(0)
-                assert count < 5000
-            assert len(await call) == 2
-            assert gate.waiting
-            gate.open()

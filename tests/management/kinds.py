@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
@@ -36,6 +36,8 @@ __all__ = [
     "every_kind",
 ]
 
+T = TypeVar("T")
+
 
 class Kept(NamedTuple):
     """A value of a property other than the default, and the stored form of this value: settings of the partitions that
@@ -57,6 +59,24 @@ KEY = AuthorizationRule(
     primary_key="first",
     secondary_key="second",
 )
+
+OF_STORES = (
+    *("default_message_time_to_live", "max_size_in_megabytes", "max_message_size_in_kilobytes"),
+    *("requires_duplicate_detection", "duplicate_detection_history_time_window"),
+    *("duplicate_detection_history_max_ids", "status", "enable_batched_operations", "enable_express", "protected"),
+)
+"""The properties of queues that topics have, too."""
+OF_RECEIVERS = (
+    *("lock_duration", "requires_session", "default_message_time_to_live", "dead_lettering_on_message_expiration"),
+    *("max_delivery_count", "enable_batched_operations", "protected", "audit"),
+    *("forward_to", "forward_dead_lettered_messages_to"),
+)
+"""The properties of queues that subscriptions have, too."""
+
+
+def _of_queues(table: Mapping[str, T], *names: str) -> dict[str, T]:
+    return {name: table[name] for name in names}
+
 
 QUEUE_DEFAULTS = {
     "lock_duration": timedelta(minutes=1),
@@ -85,43 +105,20 @@ QUEUE_DEFAULTS = {
     "forward_dead_lettered_messages_to": None,
 }
 TOPIC_DEFAULTS = {
-    "default_message_time_to_live": timedelta.max,
-    "max_size_in_megabytes": 1024,
-    "max_message_size_in_kilobytes": 1024,
-    "requires_duplicate_detection": False,
-    "duplicate_detection_history_time_window": timedelta(minutes=10),
-    "duplicate_detection_history_max_ids": 0,
-    "status": "Active",
-    "availability_status": "Available",
-    "enable_partitioning": False,
-    "partition_count": None,
+    **_of_queues(QUEUE_DEFAULTS, *OF_STORES, "availability_status", "enable_partitioning", "partition_count"),
     "colocate_with": None,
     "user_metadata": None,
-    "support_ordering": True,
-    "enable_batched_operations": True,
-    "enable_express": False,
-    "filtering_messages_before_publishing": False,
-    "size_in_bytes": 0,
     "authorization_rules": [],
     "auto_delete_on_idle": timedelta.max,
-    "protected": False,
+    "support_ordering": True,
+    "filtering_messages_before_publishing": False,
+    "size_in_bytes": 0,
 }
 SUBSCRIPTION_DEFAULTS = {
-    "lock_duration": timedelta(minutes=1),
-    "requires_session": False,
-    "default_message_time_to_live": timedelta.max,
-    "dead_lettering_on_message_expiration": False,
+    **_of_queues(
+        QUEUE_DEFAULTS, *OF_RECEIVERS, "status", "availability_status", "user_metadata", "auto_delete_on_idle"
+    ),
     "dead_lettering_on_filter_evaluation_exceptions": True,
-    "max_delivery_count": 10,
-    "enable_batched_operations": True,
-    "status": "Active",
-    "availability_status": "Available",
-    "user_metadata": None,
-    "auto_delete_on_idle": timedelta.max,
-    "protected": False,
-    "forward_to": None,
-    "forward_dead_lettered_messages_to": None,
-    "audit": False,
 }
 QUEUE_KEPT = {
     "lock_duration": Kept(timedelta(seconds=5), {"lock_duration": 5_000}),
@@ -167,44 +164,22 @@ QUEUE_KEPT = {
     ),
 }
 TOPIC_KEPT = {
-    "default_message_time_to_live": Kept(timedelta(days=1), {"time_to_live": 86_400_000}),
-    "max_size_in_megabytes": Kept(2048, {"quota": 2 * 1024 * 1024 * 1024}),
-    "max_message_size_in_kilobytes": Kept(102_400, {"largest_message": 100 * 1024 * 1024}),
-    "requires_duplicate_detection": Kept(True, {"duplicate_window": 600_000}),
-    "duplicate_detection_history_time_window": Kept(
-        timedelta(seconds=20), {}, {"duplicate_detection_history_time_window": 20_000}
-    ),
-    "duplicate_detection_history_max_ids": Kept(5, {"most_ids": 5}),
-    "status": Kept(EntityStatus.SEND_DISABLED, {"status": "SendDisabled"}),
+    **_of_queues(QUEUE_KEPT, *OF_STORES),
     "user_metadata": Kept("ours", {}, {"user_metadata": "ours"}),
     "support_ordering": Kept(False, {}, {"support_ordering": False}),
-    "enable_batched_operations": Kept(False, {}, {"enable_batched_operations": False}),
-    "enable_express": Kept(True, {}, {"enable_express": True}),
     "filtering_messages_before_publishing": Kept(True, {}, {"filtering_messages_before_publishing": True}),
     "size_in_bytes": Kept(5, {}, {"size_in_bytes": 5}),
     "authorization_rules": Kept([AuthorizationRule(key_name="k")], {}, {"authorization_rules": [{"key_name": "k"}]}),
     "auto_delete_on_idle": Kept(timedelta(hours=1), {}, {"auto_delete_on_idle": 3_600_000}),
-    "protected": Kept(True, {}, {"protected": True}),
 }
 SUBSCRIPTION_KEPT = {
-    "lock_duration": Kept(timedelta(seconds=5), {"lock_duration": 5_000}),
-    "requires_session": Kept(True, {"sessions": True}),
-    "default_message_time_to_live": Kept(timedelta(days=1), {"time_to_live": 86_400_000}),
-    "dead_lettering_on_message_expiration": Kept(True, {"dead_letter_expired": True}),
-    "audit": Kept(True, {"audited": True}),
+    **_of_queues(QUEUE_KEPT, *OF_RECEIVERS),
     "dead_lettering_on_filter_evaluation_exceptions": Kept(
         False, {}, {"dead_lettering_on_filter_evaluation_exceptions": False}
     ),
-    "max_delivery_count": Kept(3, {"max_delivery_count": 3}),
-    "enable_batched_operations": Kept(False, {}, {"enable_batched_operations": False}),
     "status": Kept(EntityStatus.RECEIVE_DISABLED, {"status": "ReceiveDisabled"}),
     "user_metadata": Kept("ours", {}, {"user_metadata": "ours"}),
     "auto_delete_on_idle": Kept(timedelta(hours=1), {}, {"auto_delete_on_idle": 3_600_000}),
-    "protected": Kept(True, {}, {"protected": True}),
-    "forward_to": Kept("Other", {"forwards": True}, {"forward_to": "Other"}),
-    "forward_dead_lettered_messages_to": Kept(
-        "Other", {"forwards_dead": True}, {"forward_dead_lettered_messages_to": "Other"}
-    ),
 }
 FIXED = {"requires_duplicate_detection", "requires_session"}
 """The properties of these tables that cannot be changed."""

@@ -34,19 +34,8 @@ settings.load_profile("patient")
 """Hypothesis measures how long an example takes, and this depends on the machine."""
 
 CONFINED = {
-    "aio",
-    "client",
-    "entities",
-    "maintenance",
-    "management",
-    "moving",
-    "receiving",
-    "registry",
-    "samples",
-    "sync",
-    "telemetry",
-    "testing",
-    "workers",
+    *("aio", "client", "entities", "maintenance", "management", "moving"),
+    *("receiving", "registry", "samples", "sync", "telemetry", "testing", "workers"),
 }
 """The folders of tests that use the client as services do."""
 BINARY = os.environ.get("SBREDIS_TEST_SERVER") or None

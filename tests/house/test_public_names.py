@@ -21,9 +21,7 @@ def is_private(module: Module) -> bool:
 
 
 every_public_module = for_each(
-    "module",
-    [module for module in importable_modules() if not is_private(module)],
-    ids=lambda module: module.name,
+    "module", [module for module in importable_modules() if not is_private(module)], ids=lambda module: module.name
 )
 
 
@@ -97,16 +95,9 @@ def test_a_package_imports_late_what_type_checkers_see(package: Module) -> None:
 
 
 NOT_NEEDED = [
-    "msgspec",
-    "redis",
-    "sbredis.aio._background_renewer",
-    "sbredis.aio._check",
-    "sbredis.bulk._writing",
-    "sbredis.cli",
-    "sbredis.maintenance._maintenance",
-    "sbredis.moving._carrying",
-    "sbredis.renewing._renewal_thread",
-    "sbredis.rules._parser",
+    *("msgspec", "redis", "sbredis.aio._background_renewer", "sbredis.aio._check"),
+    *("sbredis.bulk._writing", "sbredis.cli", "sbredis.maintenance._maintenance"),
+    *("sbredis.moving._carrying", "sbredis.renewing._renewal_thread", "sbredis.rules._parser"),
     "sbredis.workers",
 ]
 

@@ -14,14 +14,7 @@ from tests.offenders import for_each
 # types. "" holds the public classes and the modules that belong to them.
 HOUSES: dict[str, list[set[str]]] = {
     "sbredis.aio": [{"management", "shared_sessions"}, {""}],
-    "sbredis.workers": [
-        {""},
-        {"supervising"},
-        {"running"},
-        {"included", "schedules"},
-        {"observing"},
-        {"declaring"},
-    ],
+    "sbredis.workers": [{""}, {"supervising"}, {"running"}, {"included", "schedules"}, {"observing"}, {"declaring"}],
 }
 MODULES = {
     module.name: module for module in modules() if any(f"{module.name}.".startswith(f"{house}.") for house in HOUSES)
@@ -36,17 +29,10 @@ PUBLIC = (
     "sbredis.workers",
 )
 BELOW_ALL_FLOORS = (
-    "sbredis._arguments",
-    "sbredis._counting",
-    "sbredis._http_server",
-    "sbredis._loop_thread",
-    "sbredis._prometheus_text",
-    "sbredis._nearest",
-    "sbredis._quick_enum",
-    "sbredis._quoting",
-    "sbredis._server_url",
-    "sbredis._unreadable",
-    "sbredis._version",
+    *("sbredis._arguments", "sbredis._counting", "sbredis._http_server"),
+    *("sbredis._loop_thread", "sbredis._prometheus_text", "sbredis._nearest"),
+    *("sbredis._quick_enum", "sbredis._quoting", "sbredis._server_url"),
+    *("sbredis._unreadable", "sbredis._version"),
 )
 
 

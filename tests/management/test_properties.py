@@ -96,12 +96,7 @@ APART = {"enable_partitioning", "partition_count", "colocate_with", "availabilit
     [
         (QUEUE, QueueOptions, Admin.create_queue, {"queue_name"}),
         (TOPIC, TopicOptions, Admin.create_topic, {"topic_name"}),
-        (
-            SUBSCRIPTION,
-            SubscriptionOptions,
-            Admin.create_subscription,
-            {"topic_name", "subscription_name", "rules"},
-        ),
+        (SUBSCRIPTION, SubscriptionOptions, Admin.create_subscription, {"topic_name", "subscription_name", "rules"}),
     ],
 )
 def test_the_constructor_the_options_and_the_method_that_creates_accept_the_same_properties(
@@ -315,13 +310,8 @@ ADDED = {
 
 def test_a_namespace_has_the_properties_that_azure_defines() -> None:
     assert {each.name for each in fields(NamespaceProperties)} - ADDED == {
-        "name",
-        "alias",
-        "created_at_utc",
-        "messaging_sku",
-        "messaging_units",
-        "modified_at_utc",
-        "namespace_type",
+        *("name", "alias", "created_at_utc", "messaging_sku"),
+        *("messaging_units", "modified_at_utc", "namespace_type"),
     }
 
 

@@ -327,14 +327,8 @@ def passes(given: Any, system: Mapping[str, Any], user: Mapping[str, Any]) -> bo
         return walk.passes(read)
     assert isinstance(given, CorrelationFilter)
     fields = [
-        "correlation_id",
-        "message_id",
-        "to",
-        "reply_to",
-        "subject",
-        "session_id",
-        "reply_to_session_id",
-        "content_type",
+        *("correlation_id", "message_id", "to", "reply_to", "subject"),
+        *("session_id", "reply_to_session_id", "content_type"),
     ]
     for field in fields:
         wanted = getattr(given, field)

@@ -48,21 +48,8 @@ USERS = (
     *("transfer", "transfer", "bury", "bury"),
 )
 OTHERS = (
-    "remove",
-    "remove",
-    "remove",
-    "remove",
-    "read",
-    "count",
-    "list",
-    "ask",
-    "look",
-    "visit",
-    "move",
-    "move",
-    "delete",
-    "create",
-    "lose",
+    *("remove", "remove", "remove", "remove", "read", "count", "list", "ask"),
+    *("look", "visit", "move", "move", "delete", "create", "lose"),
 )
 
 

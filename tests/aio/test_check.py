@@ -7,12 +7,7 @@ import logging
 import pytest
 
 from sbredis.aio import ConnectionReport, ServerReport, check_connection
-from sbredis.exceptions import (
-    OperationTimeoutError,
-    ServerUnsuitableError,
-    ServiceBusConnectionError,
-    ServiceBusError,
-)
+from sbredis.exceptions import OperationTimeoutError, ServerUnsuitableError, ServiceBusConnectionError, ServiceBusError
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import Endpoint, ServerFacts, Target
 

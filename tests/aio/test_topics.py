@@ -10,12 +10,7 @@ import pytest
 
 from sbredis.client import facts_of
 from sbredis.exceptions import MessagingEntityDisabledError, Outcome, ServiceBusError
-from sbredis.management import (
-    EntityStatus,
-    RuleProperties,
-    SqlRuleAction,
-    SqlRuleFilter,
-)
+from sbredis.management import EntityStatus, RuleProperties, SqlRuleAction, SqlRuleFilter
 from sbredis.model import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from tests.aio.queues import Calls, HandClock, Queue, bodies, both, in_memory, loop_time, receive_exactly
 from tests.aio.topics import soon, topic_at

@@ -301,9 +301,7 @@ async def test_a_lost_lock_undoes_everything_and_is_named(
             await settler.complete_message(str(message.lock_token))
         with pytest.raises(MessageLockLostError, match=r"changed nothing\. The lock on message 1 has ended") as lost:
             await transact(
-                client,
-                lambda tx: tx.send_messages(sender, ServiceBusMessage("a")),
-                lambda tx: records(tx, message),
+                client, lambda tx: tx.send_messages(sender, ServiceBusMessage("a")), lambda tx: records(tx, message)
             )
         assert lost.value.entity == "inputs"
         assert await bodies_in(client, "outputs") == []
@@ -457,10 +455,7 @@ async def test_more_than_a_hundred_messages_are_refused(client: ServiceBusClient
     async with client.get_queue_sender("outputs") as sender:
         async with client.transaction() as tx:
             tx.send_messages(sender, [ServiceBusMessage("a")] * 100)
-            with pytest.raises(
-                MessageSizeExceededError,
-                match="with this call it would have 101",
-            ):
+            with pytest.raises(MessageSizeExceededError, match="with this call it would have 101"):
                 tx.send_messages(sender, ServiceBusMessage("b"))
         assert await bodies_in(client, "outputs") == ["a"] * 100
 

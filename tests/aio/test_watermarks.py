@@ -28,12 +28,7 @@ async def client(url: str) -> AsyncIterator[ServiceBusClient]:
 
 
 async def advance(
-    client: ServiceBusClient,
-    to: str | None,
-    expected: str | None,
-    *bodies: str,
-    queue: str = "jobs",
-    key: str = "mark",
+    client: ServiceBusClient, to: str | None, expected: str | None, *bodies: str, queue: str = "jobs", key: str = "mark"
 ) -> int | None:
     """Advance the watermark ``mark`` in a transaction that sends messages. Return its sequence number."""
     async with client.get_queue_sender(queue) as sender, client.transaction() as tx:

@@ -115,12 +115,7 @@ async def topic_at(
     before = asyncio.all_tasks()
     async with (
         ServiceBusClient(
-            url,
-            namespace="ns",
-            slot_count=partitions,
-            maintenance=maintenance,
-            _clock=clock,
-            _timings=timings,
+            url, namespace="ns", slot_count=partitions, maintenance=maintenance, _clock=clock, _timings=timings
         ) as client,
         ServiceBusAdministrationClient(url, namespace="ns", _clock=clock, _timings=timings) as admin,
     ):

@@ -101,10 +101,7 @@ def test_refused_rows_are_those_of_which_no_message_can_be_made(table: Table) ->
         if rows.message_id is None or rows.message_id[row] is None:
             expected.message_id = None  # the client gives a message an id, which would differ in the next run
         assert decode(mine.payload) == expected
-        assert (mine.time_to_live, mine.due) == (
-            made.time_to_live or mine.time_to_live,
-            made.due,
-        )
+        assert (mine.time_to_live, mine.due) == (made.time_to_live or mine.time_to_live, made.due)
 
 
 WRONG: dict[str, tuple[Outbound, str]] = {

@@ -437,8 +437,7 @@ MARKS = [("b", 170, True), ("s", 2400, False), ("b", 160, False), ("a", 2, True)
 
 @pytest.mark.parametrize("target", ["server"], indirect=True)  # ten thousand marks take longest in memory
 @pytest.mark.parametrize(
-    ("kind", "hours", "room"),
-    first(2, [pytest.param(*each) for each in MARKS], "each sets ten thousand marks"),
+    ("kind", "hours", "room"), first(2, [pytest.param(*each) for each in MARKS], "each sets ten thousand marks")
 )
 async def test_old_marks_of_writers_that_have_ended_make_room(
     client: ServiceBusClient, kind: str, hours: int, *, room: bool

@@ -174,11 +174,7 @@ def test_long_values_of_a_record_are_broken_on_a_terminal(screen: Screen) -> Non
         screen.resize(width)
         Output().record(fields)
         printed[width] = screen.lines()
-    assert printed[80] == [
-        "name         orders",
-        "a long name  two teapots and a piano",
-        "none         -",
-    ]
+    assert printed[80] == ["name         orders", "a long name  two teapots and a piano", "none         -"]
     assert printed[35] == printed[9] == [
         "name         orders",
         "a long name  two teapots and a",

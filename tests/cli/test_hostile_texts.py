@@ -63,9 +63,7 @@ def number(bus: Bus) -> int:
 
 
 @for_each(
-    ("command", "form"),
-    [(command, form) for command in SHOWS for form in ((), ("--output", "json"))],
-    ids=" ".join,
+    ("command", "form"), [(command, form) for command in SHOWS for form in ((), ("--output", "json"))], ids=" ".join
 )
 def test_no_command_prints_a_character_that_disturbs_a_terminal(
     bus: Bus, tmp_path: Path, number: int, command: tuple[str, ...], form: tuple[str, ...]

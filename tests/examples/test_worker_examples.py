@@ -114,13 +114,7 @@ WORKER_EXAMPLES = {
 }
 """Patterns of the lines that each example prints."""
 
-SLOW = {
-    "worker_poison.py",
-    "worker_processes.py",
-    "worker_sessions.py",
-    "worker_shutdown.py",
-    "worker_transactions.py",
-}
+SLOW = {"worker_poison.py", "worker_processes.py", "worker_sessions.py", "worker_shutdown.py", "worker_transactions.py"}
 """The examples that take longer than a quick test may."""
 
 

@@ -486,10 +486,7 @@ DECODERS: dict[str, Decoder] = {
         Decoder("facts of a server", [_INFO, _NODES], _facts, (ValueError,)),
         Decoder("slots", [_SLOTS], lambda given: parse_cluster_slots(given, _HERE), (ValueError,)),
         Decoder(
-            "redirection",
-            ["3999 127.0.0.1:6381", "5 :1"],
-            lambda given: parse_redirection(given, _HERE),
-            (ValueError,),
+            "redirection", ["3999 127.0.0.1:6381", "5 :1"], lambda given: parse_redirection(given, _HERE), (ValueError,)
         ),
     )
 }

@@ -54,10 +54,7 @@ class Shelf:
 
 
 def lines(
-    wanted: list[str],
-    packages: Packages,
-    kept: dict[str, str] | None = None,
-    fixed: list[Locked] | None = None,
+    wanted: list[str], packages: Packages, kept: dict[str, str] | None = None, fixed: list[Locked] | None = None
 ) -> list[str]:
     """Lock made-up packages, and return the requirements of the lock."""
     versions = {name: Version(version) for name, version in (kept or {}).items()}

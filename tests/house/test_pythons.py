@@ -33,11 +33,7 @@ def test_the_first_interpreter_of_each_version_is_found_in_any_folder(tmp_path: 
         "PYENV_ROOT": str(tmp_path / "pyenv"),
         "UV_PYTHON_INSTALL_DIR": str(tmp_path / "uv"),
     }
-    assert find(environment) == [
-        Python((3, 12, 1), on_path),
-        Python((3, 13, 10), newest),
-        Python((3, 14, 0), of_uv),
-    ]
+    assert find(environment) == [Python((3, 12, 1), on_path), Python((3, 13, 10), newest), Python((3, 14, 0), of_uv)]
 
 
 def test_programs_that_are_not_released_pythons_are_skipped(tmp_path: Path) -> None:

@@ -221,11 +221,7 @@ class EntityKind(NamedTuple):
 QUEUE = EntityKind(QueueProperties, defaults=QUEUE_DEFAULTS, kept=QUEUE_KEPT)
 TOPIC = EntityKind(TopicProperties, settings=PartitionSettings(topic=True), defaults=TOPIC_DEFAULTS, kept=TOPIC_KEPT)
 SUBSCRIPTION = EntityKind(
-    SubscriptionProperties,
-    ("News",),
-    PartitionSettings(shared=True),
-    SUBSCRIPTION_DEFAULTS,
-    SUBSCRIPTION_KEPT,
+    SubscriptionProperties, ("News",), PartitionSettings(shared=True), SUBSCRIPTION_DEFAULTS, SUBSCRIPTION_KEPT
 )
 RULE = EntityKind(RuleProperties, ("News", "All"))
 KINDS = [QUEUE, TOPIC, SUBSCRIPTION]

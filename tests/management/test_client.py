@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.exceptions import (
-    InvalidConnectionStringError,
-    NamespaceSlotsError,
-    ServiceBusAuthenticationError,
-)
+from sbredis.exceptions import InvalidConnectionStringError, NamespaceSlotsError, ServiceBusAuthenticationError
 from sbredis.management import NamespaceType, QueueProperties
 from sbredis.management import ServiceBusAdministrationClient as SyncAdmin
 from sbredis.servers import LocalServer

@@ -289,8 +289,7 @@ def failing(admin: Admin, partitions: dict[int, ServiceBusError]) -> None:
 @pytest.mark.slow
 @in_memory
 @pytest.mark.parametrize(
-    "error",
-    [ServiceBusConnectionError, ServiceBusCommunicationError, OperationTimeoutError, ServiceBusServerBusyError],
+    "error", [ServiceBusConnectionError, ServiceBusCommunicationError, OperationTimeoutError, ServiceBusServerBusyError]
 )
 async def test_unreachable_partitions_of_a_queue_are_named_and_left_out_of_the_counts(
     admin: Admin, error: type[ServiceBusError]

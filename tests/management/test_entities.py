@@ -297,8 +297,7 @@ UNCHANGEABLE = [
 
 
 @for_each(
-    ("kind", "name", "value", "words"),
-    [pytest.param(*each, id=f"{each[0].word}: {each[1]}") for each in UNCHANGEABLE],
+    ("kind", "name", "value", "words"), [pytest.param(*each, id=f"{each[0].word}: {each[1]}") for each in UNCHANGEABLE]
 )
 @pytest.mark.usefixtures("old")
 async def test_fixed_properties_cannot_be_changed(

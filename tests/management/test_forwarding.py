@@ -86,10 +86,7 @@ async def test_all_functions_that_create_entities_set_and_check_destinations(adm
         sender = client.get_queue_sender("x", create_if_missing={"forward_to": "nothing"})
         done = sender.send_messages(ServiceBusMessage("to nothing"))
         await refused(admin, done, MessagingEntityNotFoundError, text)
-    for made in (
-        admin.ensure_queue("x", forward_to="nothing"),
-        admin.create_queue("x", forward_to="nothing"),
-    ):
+    for made in (admin.ensure_queue("x", forward_to="nothing"), admin.create_queue("x", forward_to="nothing")):
         await refused(admin, made, MessagingEntityNotFoundError, text)
 
 

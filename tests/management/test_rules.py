@@ -106,10 +106,7 @@ async def test_the_error_names_the_missing_entity(admin: Admin) -> None:
         ):
             await refused(admin, done, MessagingEntityNotFoundError, text)
     for topic, subscription in (("news", "other"), ("nothing", "all")):
-        for done in (
-            admin.create_rule(topic, subscription, "red"),
-            anext(admin.list_rules(topic, subscription)),
-        ):
+        for done in (admin.create_rule(topic, subscription, "red"), anext(admin.list_rules(topic, subscription))):
             await refused(admin, done, MessagingEntityNotFoundError, f"'{subscription}' of a topic '{topic}'")
     with pytest.raises(MessagingEntityNotFoundError) as caught:
         await admin.get_rule("news", "all", "red")

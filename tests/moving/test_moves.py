@@ -106,8 +106,7 @@ def test_a_batch_that_is_not_outstanding_any_more_ends_the_group() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "settle"),
-    [("again", Settle(1, "again", names=("a",))), ("over", Settle(1, "back"))],
+    ("verdict", "settle"), [("again", Settle(1, "again", names=("a",))), ("over", Settle(1, "back"))]
 )
 def test_after_a_rollback_the_source_is_read_again(verdict: str, settle: Settle) -> None:
     group = MoveGroup(moves("abc"), one_script=False, most=2)

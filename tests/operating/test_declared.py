@@ -192,10 +192,7 @@ EMULATOR: dict[str, Any] = {
                         "Name": "topic.1",
                         "Properties": {"DefaultMessageTimeToLive": "P10675199DT2H48M5.4775807S"},
                         "Subscriptions": [
-                            {
-                                "Name": "all",
-                                "Rules": [],
-                            },
+                            {"Name": "all", "Rules": []},
                             {
                                 "Name": "some",
                                 "Properties": {"MaxDeliveryCount": 10},

@@ -222,12 +222,7 @@ PLANS: dict[str, tuple[str, list[Existing], dict[str, Any], list[str]]] = {
         "queues: {q: {forward_to: null}}",
         [entity(QUEUE, "q", forward_to="x"), entity(QUEUE, "x")],
         {"prune": True},
-        [
-            "~ queue q",
-            "    forward_to: x -> nothing",
-            "- queue x",
-            "2 changes: 0 to create, 1 to update, 1 to delete",
-        ],
+        ["~ queue q", "    forward_to: x -> nothing", "- queue x", "2 changes: 0 to create, 1 to update, 1 to delete"],
     ),
     "messages do not spare an entity if this is asked for": (
         "queues: {q: }",

@@ -138,11 +138,7 @@ FILTERS: dict[str, Any] = {
     "all": (True, TrueRuleFilter(), "all messages"),
     "none": (False, FalseRuleFilter(), "no message"),
     "text": ("a = 1", SqlRuleFilter("a = 1"), "a = 1"),
-    "parameters": (
-        {"sql": "a = @x", "parameters": {"@x": 1}},
-        SqlRuleFilter("a = @x", {"@x": 1}),
-        "a = @x  (@x = 1)",
-    ),
+    "parameters": ({"sql": "a = @x", "parameters": {"@x": 1}}, SqlRuleFilter("a = @x", {"@x": 1}), "a = @x  (@x = 1)"),
     "properties": (
         {"label": "red", "properties": {"n": 5, "id": {"$uuid": "00000000-0000-0000-0000-000000000001"}}},
         CorrelationRuleFilter(label="red", properties={"n": 5, "id": UUID(int=1)}),
@@ -150,11 +146,7 @@ FILTERS: dict[str, Any] = {
     ),
     "an empty text": ({"to": "x", "label": ""}, CorrelationRuleFilter(to="x", label=""), "to = 'x', label = ''"),
     "only an empty text": ({"label": ""}, CorrelationRuleFilter(label=""), "label = ''"),
-    "an empty text as a value": (
-        {"properties": {"a": ""}},
-        CorrelationRuleFilter(properties={"a": ""}),
-        "a = ''",
-    ),
+    "an empty text as a value": ({"properties": {"a": ""}}, CorrelationRuleFilter(properties={"a": ""}), "a = ''"),
     "names that look like types": (
         {"properties": {"$decimal": "1.5", "$map": 1}},
         CorrelationRuleFilter(properties={"$decimal": "1.5", "$map": 1}),

@@ -10,12 +10,7 @@ from typing import Any
 import pytest
 
 from sbredis.engine import PartitionSettings, bucket_keys, name_key, slot_for_name
-from sbredis.exceptions import (
-    DataLayoutError,
-    NamespaceSlotsError,
-    Outcome,
-    ServiceBusCommunicationError,
-)
+from sbredis.exceptions import DataLayoutError, NamespaceSlotsError, Outcome, ServiceBusCommunicationError
 from sbredis.registry import EntityRecord, IncompleteListError, Namespace
 from sbredis.registry._registry import Registry
 from sbredis.transport import Argument, Script, Transport
@@ -215,7 +210,7 @@ async def test_a_log_has_each_entity_once_with_its_last_change(namespace: Namesp
     await namespace.create_subscription("topic", "one", shared, rules=[])
     await namespace.create_subscription("topic", "two", shared, rules=[])
     assert set(await read_log(namespace, number, first.number)) == {
-        *("topic", "topic/subscriptions/one", "topic/subscriptions/two"),
+        *("topic", "topic/subscriptions/one", "topic/subscriptions/two")
     }, "the topic got another version"
     await namespace.delete_entity("topic/subscriptions/one")
     log = await read_log(namespace, number)

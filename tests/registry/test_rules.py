@@ -107,7 +107,7 @@ async def test_rules_are_listed_by_name_and_subscription(namespace: Namespace) -
     assert await namespace.list_rules("Topic", "Sub", "zz\U0010ffff") == ()
     routes = await namespace.routes("Topic")
     assert [[rule.name for rule in routed.rules] for routed in routes.subscriptions] == [
-        *(["other"], expected, ["other"], ["other"], ["other"]),
+        *(["other"], expected, ["other"], ["other"], ["other"])
     ]
 
 

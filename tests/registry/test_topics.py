@@ -76,19 +76,13 @@ async def test_an_entity_of_another_kind_is_refused(transport: Transport, namesp
     await namespace.create_entity("q", PartitionSettings())
     await subscribe(namespace)
     wrong = [
-        (
-            namespace.get_entity("topic", kind="queue"),
-            "'Topic' in namespace 'ns' is a topic, not a q",
-        ),
+        (namespace.get_entity("topic", kind="queue"), "'Topic' in namespace 'ns' is a topic, not a q"),
         (namespace.delete_entity("topic", kind="queue"), "'Topic' in namespace .* is a topic, not a queue"),
         (
             namespace.delete_entity("Q", kind=("topic", "subscription")),
             "'q' in namespace .* is a queue, not a topic or a subscription",
         ),
-        (
-            namespace.delete_entity(SUB, kind=["queue", "topic"]),
-            "is a subscription, not a queue or a topic",
-        ),
+        (namespace.delete_entity(SUB, kind=["queue", "topic"]), "is a subscription, not a queue or a topic"),
         (subscribe(namespace, topic="q"), "'q' in namespace 'ns' is a queue, not a topic"),
         (namespace.routes("q"), "'q' in namespace 'ns' is a queue"),
         (namespace.topic_facts("q"), "'q' in namespace 'ns' is a queue"),

@@ -80,12 +80,9 @@ constants = st.builds(
     Literally,
     st.sampled_from([None, True, False, 0, 1, -1, 2, -(2**63), 2.5, 1.0, 1e300, "red", "r%", "", "it's", "1"]),
 )
-properties = st.builds(
-    PropertyReference,
-    st.just(False),
-    st.sampled_from(NAMES),
-    st.just(0),
-) | st.builds(PropertyReference, st.just(True), st.sampled_from(SYSTEM_NAMES), st.just(0))
+properties = st.builds(PropertyReference, st.just(False), st.sampled_from(NAMES), st.just(0)) | st.builds(
+    PropertyReference, st.just(True), st.sampled_from(SYSTEM_NAMES), st.just(0)
+)
 parameters = st.builds(Parameter, st.sampled_from([name.strip("@").lower() for name in PARAMETERS]), st.just(0))
 simple: st.SearchStrategy[Expression] = st.one_of(properties, properties, constants, parameters, st.just(NewId()))
 

@@ -136,14 +136,8 @@ def test_newid_gives_the_text_of_a_uuid_if_a_property_needs_text() -> None:
         ("SET sys.Label = TRUE", "sys.Label must be text, not a truth value."),
         ("SET sys.MessageId = ''", "sys.MessageId cannot be empty."),
         ("SET sys.SessionId = @long", "sys.SessionId may have 128 characters, not 129."),
-        (
-            "SET sys.TimeToLive = 5",
-            f"{LIFETIME}, not a number.",
-        ),
-        (
-            "SET sys.TimeToLive = 'P'",
-            f"{LIFETIME}, not text.",
-        ),
+        ("SET sys.TimeToLive = 5", f"{LIFETIME}, not a number."),
+        ("SET sys.TimeToLive = 'P'", f"{LIFETIME}, not text."),
         ("SET sys.TimeToLive = '00:00:00'", "sys.TimeToLive must be longer than 0."),
         ("SET sys.TimeToLive = 'P9999999999D'", "sys.TimeToLive is too long."),
         (

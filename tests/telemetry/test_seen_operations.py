@@ -169,10 +169,7 @@ SETTLEMENTS: dict[str, tuple[str, Settle]] = {
     "abandon": ("abandon", ServiceBusReceiver.abandon_message),
     "release": ("release", ServiceBusReceiver.release_message),
     "defer": ("defer", ServiceBusReceiver.defer_message),
-    "dead letter": (
-        "dead_letter",
-        lambda receiver, message: receiver.dead_letter_message(message, SECRET, SECRET),
-    ),
+    "dead letter": ("dead_letter", lambda receiver, message: receiver.dead_letter_message(message, SECRET, SECRET)),
     "renew": ("renew_message_lock", ServiceBusReceiver.renew_message_lock),
 }
 

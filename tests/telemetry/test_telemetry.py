@@ -454,11 +454,7 @@ def test_an_error_is_recorded_with_its_tracking_id(telemetry: Telemetry, listene
     span = listener.spans["complete orders"]
     assert (
         attributes(span).items()
-        >= {
-            "error.type": "MessageLockLostError",
-            "sbredis.tracking_id": "t-1",
-            "sbredis.outcome": "refused",
-        }.items()
+        >= {"error.type": "MessageLockLostError", "sbredis.tracking_id": "t-1", "sbredis.outcome": "refused"}.items()
     )
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "MessageLockLostError")
     (point,) = listener.points["messaging.client.operation.duration"]

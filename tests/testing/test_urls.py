@@ -52,14 +52,7 @@ async def by_creating(url: str) -> None:
 
 @pytest.mark.parametrize(
     "create",
-    [
-        by_sending,
-        by_sending_with_properties,
-        by_receiving,
-        by_ensuring,
-        by_ensuring_as_administrator,
-        by_creating,
-    ],
+    [by_sending, by_sending_with_properties, by_receiving, by_ensuring, by_ensuring_as_administrator, by_creating],
 )
 async def test_every_queue_of_the_bus_uses_its_clock(
     bus: Bus, create: Callable[[str], Coroutine[Any, Any, None]]

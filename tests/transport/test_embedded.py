@@ -18,9 +18,7 @@ from tests.transport.opening import function, opened
 from tests.waiting import eventually
 
 pytestmark = [
-    pytest.mark.skipif(
-        not Path("/proc/locks").exists(), reason="looks at processes and locks as only Linux shows them"
-    ),
+    pytest.mark.skipif(not Path("/proc/locks").exists(), reason="looks at processes and locks as only Linux shows them")
 ]
 
 ADD = function("add", "#!lua\nredis.call('SADD', KEYS[1], ARGV[1])\nreturn redis.call('SCARD', KEYS[1])")

@@ -44,9 +44,7 @@ async def data(connection_string: str, queue_name: str) -> object:
 async def sequence(connection_string: str, queue_name: str) -> object:
     """Send a body that is a list of values."""
     sent = AmqpAnnotatedMessage(
-        sequence_body=[b"message", 123.456, True],
-        footer={"checksum": 7},
-        properties={"subject": "sequence"},
+        sequence_body=[b"message", 123.456, True], footer={"checksum": 7}, properties={"subject": "sequence"}
     )
     message = await round_trip(connection_string, queue_name, sent)
     raw = message.raw_amqp_message
@@ -60,9 +58,7 @@ async def sequence(connection_string: str, queue_name: str) -> object:
 async def value(connection_string: str, queue_name: str) -> object:
     """Send a body of one value."""
     sent = AmqpAnnotatedMessage(
-        value_body={"key": [-123, b"data", False]},
-        header={"priority": 10},
-        annotations={"origin": "shop"},
+        value_body={"key": [-123, b"data", False]}, header={"priority": 10}, annotations={"origin": "shop"}
     )
     message = await round_trip(connection_string, queue_name, sent)
     raw = message.raw_amqp_message

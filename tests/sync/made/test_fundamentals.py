@@ -113,11 +113,7 @@ def test_a_received_message_has_the_properties_that_were_sent(
         )
     )
     message = one(receiver)
-    assert (message.body, message.subject, message.content_type) == (
-        b"\x00\x01",
-        "order",
-        "application/octet-stream",
-    )
+    assert (message.body, message.subject, message.content_type) == (b"\x00\x01", "order", "application/octet-stream")
     assert (message.message_id, message.correlation_id, message.reply_to) == ("7", "12", "answers")
     assert message.time_to_live == timedelta(hours=1)
     assert message.application_properties == {"colour": "red", "pieces": 3}

@@ -37,6 +37,7 @@ from tests.workers.process_handlers import (
     get_name,
     give,
     greet,
+    keep,
     leave_a_thread,
     start_others,
     stay_first,
@@ -311,6 +312,20 @@ async def test_an_outcome_that_cannot_cross_is_a_failure_of_the_handler(sbredis_
     (letter,) = await dead(sbredis_bus)
     assert letter.dead_letter_reason == "TypeError"
     assert str(letter.dead_letter_error_description).startswith("odd has a value of the type complex, which cannot go")
+
+
+@pytest.mark.long("it starts a process for a handler")
+async def test_a_dependency_in_a_process_learns_that_a_later_argument_cannot_be_made(
+    sbredis_bus: Bus, tmp_path: Path
+) -> None:
+    await sbredis_bus.create_queue("orders")
+    record = tmp_path / "record"
+    worker = Worker(sbredis_bus.url)
+    worker.queue("orders", execution="process", max_concurrent_calls=1)(keep)
+    async with worker.running():
+        await worker.send("orders", b"\xff", application_properties={"path": str(record)})
+        await eventually(lambda: dead(sbredis_bus))
+    assert record.read_text() == "UnfitMessage"
 
 
 @pytest.mark.long("it starts processes for a handler")

@@ -258,8 +258,8 @@ class _Handler:
         like_a_call: Any = call  # as far as the arguments are concerned
         scopes = outer.inner("message")
         try:
-            arguments = await self._injector.arguments(like_a_call, SyncContext(call, _refuse_to_wait), scopes)
             try:
+                arguments = await self._injector.arguments(like_a_call, SyncContext(call, _refuse_to_wait), scopes)
                 result = self._function(**arguments)
                 if inspect.iscoroutine(result):
                     result = await result

@@ -176,6 +176,28 @@ async def test_a_batch_whose_handler_misbehaves_is_counted(sbredis_bus: Bus, beh
     assert len(await sbredis_bus.dead_lettered("orders")) == 2
 
 
+@pytest.mark.parametrize("behave", [exits, interrupts, groups])
+async def test_a_condition_that_misbehaves_is_counted_and_the_worker_goes_on(
+    sbredis_bus: Bus, behave: Callable[[], None]
+) -> None:
+    await sbredis_bus.create_queue("orders", max_delivery_count=2)
+    worker = Worker(sbredis_bus.url, retries=NOW)
+
+    def is_good(message: ServiceBusReceivedMessage) -> bool:
+        if str(message) != "good":
+            behave()
+        return True
+
+    @worker.queue("orders", when=is_good)
+    async def place() -> None: ...
+
+    async with worker.running():
+        for text in ("bad", "good"):
+            await worker.send("orders", text)
+        await eventually(lambda: empty(sbredis_bus))
+    assert [str(letter) for letter in await sbredis_bus.dead_lettered("orders")] == ["bad"]
+
+
 # -- sessions ----------------------------------------------------------------------------------------------------------
 
 

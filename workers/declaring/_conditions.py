@@ -34,7 +34,7 @@ class HandlerCondition(NamedTuple):
 class ConditionError(Exception):
     """The condition of a handler has raised an error."""
 
-    def __init__(self, handler: Any, error: Exception) -> None:
+    def __init__(self, handler: Any, error: BaseException) -> None:
         super().__init__(handler, error)
         self.handler = handler
         self.error = error
@@ -79,7 +79,9 @@ class Chooser(Generic[T]):
             try:
                 if condition.holds(message):
                     return handler
-            except Exception as error:
+            except (KeyboardInterrupt, GeneratorExit):
+                raise
+            except BaseException as error:
                 raise ConditionError(handler, error) from error
         return self._rest
 

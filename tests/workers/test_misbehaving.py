@@ -176,6 +176,24 @@ async def test_a_batch_whose_handler_misbehaves_is_counted(sbredis_bus: Bus, beh
     assert len(await sbredis_bus.dead_lettered("orders")) == 2
 
 
+async def test_what_a_handler_sends_after_its_end_is_refused(sbredis_bus: Bus) -> None:
+    await sbredis_bus.create_queue("orders")
+    worker = Worker(sbredis_bus.url)
+    contexts: list[Context] = []
+
+    @worker.queue("orders")
+    async def place(context: Context) -> None:
+        contexts.append(context)
+
+    async with worker.running():
+        await worker.send("orders", b"")
+        await eventually(lambda: empty(sbredis_bus))
+        with pytest.raises(RuntimeError, match="The handler has ended"):
+            contexts[0].send("orders", b"too late")
+        with pytest.raises(RuntimeError, match="The handler has ended"):
+            await contexts[0].settle(Complete())
+
+
 @pytest.mark.parametrize("behave", [exits, interrupts, groups])
 async def test_a_condition_that_misbehaves_is_counted_and_the_worker_goes_on(
     sbredis_bus: Bus, behave: Callable[[], None]

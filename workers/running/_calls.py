@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["CallOrigin", "HandlerCall", "can_be_settled", "is_too_large"]
 
 _log = logging.getLogger("sbredis.worker")
+_ENDED = frozenset({CallState.DECIDED, CallState.DECIDED_LATE})
+"""The states in which the worker carries out the outcome of a handler that has ended."""
 _COMPLETED, _DECIDED = (CallCondition.COMPLETES, CallCondition.OUTCOME), (CallCondition.OUTCOME,)
 
 
@@ -276,6 +278,8 @@ class HandlerCall:
         self.additions.session_state = None if value is None else encoded_state(value)
 
     def _check_unsettled(self) -> None:
+        if self.state in _ENDED:
+            raise RuntimeError("The handler has ended, so nothing can be added to the settlement of its message.")
         if self.state.is_settled:
             raise RuntimeError("The message was settled already, so nothing can be added to its settlement.")
 

@@ -204,6 +204,18 @@ def a_dependency_that_is_a_plain_wrapper_of_a_coroutine_function(worker: Worker)
     async def take(tenant: Annotated[str, Depends(logged(a_coroutine))]) -> None: ...
 
 
+@refused("its parameter 'text' needs its mark in the annotation, as in Annotated[…, Depends(…)].")
+def a_mark_that_is_a_default(worker: Worker) -> None:
+    @worker.queue("q")
+    async def take(text: Any = Depends(get_tenant)) -> None: ...  # noqa: B008 -- it is the mistake
+
+
+@refused("its parameter 'text' needs its mark in the annotation, as in Annotated[…, Property(…)].")
+def a_mark_without_a_name(worker: Worker) -> None:
+    @worker.queue("q")
+    async def take(text: Annotated[str, Property]) -> None: ...
+
+
 @refused("one says batch=3 for 'q', and ")
 def batches_of_two_sizes(worker: Worker) -> None:
     @worker.queue("q", subject="a", batch=3)

@@ -208,10 +208,8 @@ class _SignatureReader:
         named = declared.kind is inspect.Parameter.KEYWORD_ONLY
         if declared.kind is inspect.Parameter.POSITIONAL_ONLY:
             raise self.refused(f"{where} can only be given by its position. Remove the '/' from its signature.")
-        marks: list[Any] = [mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, (Depends, Property))]
+        marks = self._marks(hint, default, where)
         bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
-        if len(marks) > 1:
-            raise self.refused(f"{where} has several marks. Keep one.")
         if marks and isinstance(marks[0], Depends):
             dependency = self._dependency(marks[0], where, scope)
             return HandlerParameter(name, "dependency", named, bare, dependency=dependency)
@@ -237,6 +235,17 @@ class _SignatureReader:
                 return None
             raise self.refused(f"{where} has no mark, so it has no value. Use Annotated[…, Depends(…)], or a default.")
         return self._body(name, bare, where, named=named)
+
+    def _marks(self, hint: Any, default: Any, where: str) -> list[Any]:
+        """Return the only mark of a parameter, if it has one."""
+        said = getattr(hint, "__metadata__", ())
+        for mark in (Depends, Property):
+            if isinstance(default, mark) or any(each is mark for each in said):
+                raise self.refused(f"{where} needs its mark in the annotation, as in Annotated[…, {mark.__name__}(…)].")
+        marks = [mark for mark in said if isinstance(mark, (Depends, Property))]
+        if len(marks) > 1:
+            raise self.refused(f"{where} has several marks. Keep one.")
+        return marks
 
     def _body(self, name: str, bare: Any, where: str, *, named: bool) -> HandlerParameter:
         as_type = bare

@@ -98,6 +98,8 @@ class Worker(Router):
 
     async def send(self, entity: str, value: object, **options: Unpack[SendOptions]) -> None:
         """Send a value, or a :class:`~sbredis.ServiceBusMessage`, to a queue or topic."""
+        if isinstance(value, ServiceBusMessage) and options:
+            raise TypeError("The message has properties of its own: send() takes options only for other values.")
         message = value if isinstance(value, ServiceBusMessage) else message_with(value, options)
         await self._running().sender_to(entity).send_messages(message)
 
@@ -124,8 +126,10 @@ class Worker(Router):
         """Handle messages until :meth:`stop` is called or the caller is cancelled. Installs no signal handlers.
 
         Raises :class:`~sbredis.exceptions.ServiceBusConnectionError` if the client of the worker is closed meanwhile,
-        because the worker can then handle nothing any more.
+        because the worker can then handle nothing any more, and :class:`~sbredis.exceptions.WorkerSetupError` if it
+        has no handlers.
         """
+        self._require_handlers()
         async with self._begun(self._setup()) as runtime:
             await runtime.stopped.wait()
 
@@ -136,11 +140,7 @@ class Worker(Router):
 
     def run_command(self, command: WorkerCommand) -> None:
         """Run as a program with the arguments of ``python -m sbredis.workers``."""
-        if not self._declared:
-            raise WorkerSetupError(
-                "The worker has no handlers, so it would do nothing: decorate a function with @worker.queue(…), or "
-                "include a router."
-            )
+        self._require_handlers()
         setup = self._setup().narrowed(command.queues, command.concurrency, command.http)
         setup = setup.with_server(
             url_or_default(None) if command.server_of_command else None, command.namespace_of_command
@@ -151,6 +151,13 @@ class Worker(Router):
         if command.reports_to is not None:  # the supervisor serves the port
             setup = replace(setup, settings=replace(settings, http=None))
         run_in_loop(run_program(lambda parts: self._begun(setup, parts), command, first))
+
+    def _require_handlers(self) -> None:
+        if not self._declared:
+            raise WorkerSetupError(
+                "The worker has no handlers, so it would do nothing: decorate a function with @worker.queue(…), or "
+                "include a router."
+            )
 
     def stop(self) -> None:
         """Stop receiving, and let :meth:`run` return when the running handlers have finished.

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from sbredis import ServiceBusMessage
 from sbredis.exceptions import WorkerSetupError
-from sbredis.workers import CircuitBreaker, Depends, Idempotency, Logging, Property, Retries, Worker
+from sbredis.testing import handle_sync
+from sbredis.workers import (
+    CircuitBreaker,
+    Complete,
+    Depends,
+    Idempotency,
+    Logging,
+    Property,
+    Retries,
+    SyncContext,
+    Worker,
+)
 from sbredis.workers.declaring._worker_options import Setup, WorkerSettings
 
 PASSWORD = ("user", "word")
@@ -114,6 +127,21 @@ def test_a_wrong_option_of_a_handler_is_refused_where_it_is_written(
     assert repr(worker) == "<Worker with 0 handlers, stopped>"
 
 
+def test_a_wrong_call_of_a_context_is_refused_where_it_is_written() -> None:
+    def place(context: SyncContext) -> None:
+        calls: list[tuple[type[Exception], str, Callable[[], object]]] = [
+            (ValueError, "the name of a queue or topic must not be empty", lambda: context.send("", b"")),
+            (TypeError, "the name of a queue or topic must be a str", lambda: context.send(anything(None), b"")),
+            (ValueError, "window must be more than 0 seconds, not -1", lambda: context.once("key", -1)),
+            (TypeError, "window must be a number of seconds, not str", lambda: context.once("key", anything("day"))),
+        ]
+        for kind, text, call in calls:
+            with pytest.raises(kind, match=text):
+                call()
+
+    handle_sync(place, raise_errors=True)
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "given"),
     [
@@ -181,6 +209,14 @@ def test_other_wrong_calls_are_refused() -> None:
         (TypeError, "jitter must be True or False, not NoneType", lambda: Retries(jitter=anything(None))),
         (TypeError, "dependency must be a function, not int", lambda: worker.override(5, print)),
         (TypeError, "replacement must be a function, not int", lambda: worker.override(print, 5)),
+        (TypeError, "@cron needs the times of its schedule", lambda: worker.cron(print)),
+        (TypeError, "positional argument", lambda: anything(Complete)("a result")),
+        (WorkerSetupError, "The worker has no handlers", lambda: asyncio.run(Worker("memory://nothing").run())),
+        (
+            TypeError,
+            "The message has properties of its own",
+            lambda: asyncio.run(worker.send("q", ServiceBusMessage(b""), subject="a")),
+        ),
     ]
     for kind, text, call in calls:
         with pytest.raises(kind, match=text):

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, TypedDict, Unpack
 
 from sbredis.model import MessageId, PrimitiveTypes, ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.workers.declaring._checks import require_seconds, require_text
 from sbredis.workers.declaring._outcomes import Outcome
 
 __all__ = ["Context", "ContextCall", "RunInLoop", "SendOptions", "Session", "SyncContext", "SyncSession"]
@@ -155,6 +156,7 @@ class _Told:
         """
         if isinstance(value, ServiceBusMessage) and options:
             raise TypeError("The message has properties of its own: send() takes options only for other values.")
+        require_text("the name of a queue or topic", entity)
         self._call.send(entity, value, options)
 
     def once(self, key: MessageId, window: timedelta | float) -> None:
@@ -164,7 +166,9 @@ class _Told:
         only completed. ``key`` is what a message id may be: keys with the same text are the same key. A call may
         remember several keys, and a handler of batches none.
         """
-        self._call.remember(key, window.total_seconds() if isinstance(window, timedelta) else float(window))
+        seconds = window.total_seconds() if isinstance(window, timedelta) else window
+        require_seconds("window", seconds)
+        self._call.remember(key, float(seconds))
 
 
 class Session:

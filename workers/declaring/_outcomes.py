@@ -49,6 +49,9 @@ class Outcome(Exception):  # noqa: N818 -- a handler returns it; it is an except
 class Complete(Outcome):
     """The message is done. This is also the outcome of a handler that returns anything else."""
 
+    def __init__(self) -> None:  # it has no value: a result to publish is returned as it is
+        super().__init__()
+
 
 class Abandon(Outcome):
     """The message was not handled: it comes again, immediately or after a delay. It counts as a failed delivery.

@@ -76,6 +76,8 @@ class Router:
         """
         for refused in options.keys() - CallOptions.__annotations__.keys():
             raise unexpected_keyword("cron", refused, [*keywords_of(self.cron), *CallOptions.__annotations__])
+        if callable(line):
+            raise TypeError('@cron needs the times of its schedule: write @….cron("0 3 * * *") or @….cron(every=…)')
         settings, entity_options = split("cron", options)
         if queue is not None:
             require_text("queue", queue)

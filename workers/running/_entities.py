@@ -91,7 +91,8 @@ async def create_missing(administration: ServiceBusAdministrationClient, plans: 
                 await administration.ensure_subscription(source.topic, source.name, **properties)
         except (TypeError, ValueError) as error:
             raise WorkerSetupError(
-                f"{plan.handlers[0].name} handles {source.path!r}, which cannot be created: {error}."
+                f"{plan.handlers[0].name} handles {source.path!r}, which cannot be created: "
+                f"{str(error).removesuffix('.')}."
             ) from error
 
 

@@ -19,7 +19,7 @@ from sbredis.registry import path_of, split_path
 if TYPE_CHECKING:
     from sbredis.client import Entity
 
-__all__ = ["BusClients", "BusContents", "require_open"]
+__all__ = ["BusClients", "BusContents", "in_loop", "require_open"]
 
 _CLOSING = 5.0
 
@@ -81,7 +81,7 @@ class BusClients:
         """Close all clients from outside their event loops. The clients of a loop that has ended need no closing."""
         self.closed = True
         for loop in {connection_of(client).loop for client in self._made}:
-            if loop is None or loop.is_closed() or loop.is_running() or _in_loop():
+            if loop is None or loop.is_closed() or loop.is_running() or in_loop():
                 continue  # the clients of this loop end with the loop
             loop.run_until_complete(self.close(loop))
 
@@ -157,7 +157,8 @@ class BusContents:
             await self._mover.move_now(lambda: self._hooks.used_in(connection.target.namespace))
 
 
-def _in_loop() -> bool:
+def in_loop() -> bool:
+    """Return whether an event loop runs here."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

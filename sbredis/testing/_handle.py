@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Unpack
 
+from sbredis._nearest import unexpected_keyword
 from sbredis.client import Clock
 from sbredis.engine import Delivery, new_token
 from sbredis.model import (
@@ -22,8 +23,9 @@ from sbredis.model import (
     delivered,
     outgoing,
 )
+from sbredis.testing._contents import in_loop
 from sbredis.testing._records import SentMessage
-from sbredis.workers import DeadLetter, Outcome, Router, Worker
+from sbredis.workers import Outcome, Router, Worker
 from sbredis.workers._worker import setup_of
 from sbredis.workers.declaring._context import SendOptions
 from sbredis.workers.declaring._handlers import (
@@ -42,9 +44,10 @@ from sbredis.workers.declaring._signatures import function_name
 from sbredis.workers.declaring._worker_options import WorkerSettings
 from sbredis.workers.observing._counts import EntityCounts
 from sbredis.workers.running._additions import UNCHANGED, decoded_state, encoded_state
+from sbredis.workers.running._batches import call_of
 from sbredis.workers.running._calls import CallOrigin, HandlerCall
 from sbredis.workers.running._handling import Handling
-from sbredis.workers.running._injecting import Scopes, decoded
+from sbredis.workers.running._injecting import Scopes
 from sbredis.workers.running._threads import Threads
 from sbredis.workers.schedules._time import Time
 
@@ -163,7 +166,9 @@ def handle(
 
 
 def handle_sync(handler: Callable[..., Any], value: object = b"", **options: Unpack[HandleOptions]) -> HandlerResult:
-    """Do the same as :func:`handle` in a test without an event loop."""
+    """Do the same as :func:`handle` in a test without an event loop. Raises :class:`RuntimeError` in an event loop."""
+    if in_loop():
+        raise RuntimeError("handle_sync() is for tests without an event loop: write `await handle(…)` here.")
     return asyncio.run(_handle(_plan(handler, options, _locals_of_caller()), value, options))
 
 
@@ -174,6 +179,9 @@ def _locals_of_caller() -> Mapping[str, Any]:
 
 def _plan(handler: Callable[..., Any], options: HandleOptions, names: Mapping[str, Any]) -> EntityPlan:
     """Return the handler with the options of its decorator, if a worker is given, and otherwise without options."""
+    known = HandleOptions.__annotations__
+    for name in options.keys() - known.keys():
+        raise unexpected_keyword("handle", name, known)
     router = options.get("worker")
     overrides = options.get("overrides", {})
     settings, by_path = WorkerSettings(), dict[str, Mapping[str, Any]]()
@@ -231,9 +239,12 @@ async def _handle(plan: EntityPlan, value: object, options: HandleOptions) -> Ha
         draw=lambda: 1.0,
     )
     origin = _LooseOrigin(plan.source.path, session)
-    call = HandlerCall(origin, handler, messages)
+    call, unfit = HandlerCall(origin, handler, messages), list[tuple[HandlerCall, Outcome]]()
+    if handler.settings.batch is not None:
+        fit, unfit = call_of(handler, messages, handling, origin)
+        call = call if fit is None else fit
     try:
-        outcomes = await _outcomes(handling, call)
+        outcomes = await handling.outcomes_of(call) if len(unfit) < len(messages) else ()
     finally:
         await app.close()
         await handling.close()
@@ -244,8 +255,10 @@ async def _handle(plan: EntityPlan, value: object, options: HandleOptions) -> Ha
     new_state: Any = (
         call.additions.session_state if call.additions.session_state is not UNCHANGED else session and session.state
     )
+    own = iter(origin.settled * len(call.messages) if origin.settled else outcomes)
+    dead = {id(each.message): outcome for each, outcome in unfit}
     return HandlerResult(
-        outcomes=origin.settled * len(messages) if origin.settled else outcomes,
+        outcomes=[dead[id(message)] if id(message) in dead else next(own) for message in messages],
         error=errors[0] if errors else None,
         value=values_returned[-1] if values_returned else None,
         sends=[*sends, *replies],
@@ -275,16 +288,6 @@ def _keeping(plan: HandlerPlan, values: list[Any]) -> HandlerPlan:
     if plan.execution == "process":
         return plan
     return replace(plan, function=waiting if plan.execution == "async" else plain)
-
-
-async def _outcomes(handling: Handling, call: HandlerCall) -> Sequence[Outcome | None]:
-    handler = call.handler
-    if handler.settings.batch is not None and handler.signature.body is not None:
-        try:
-            call.bodies = [decoded(message, handler.signature.body.type) for message in call.messages]
-        except DeadLetter as outcome:
-            return [outcome]
-    return await handling.outcomes_of(call)
 
 
 def _received(value: Any, given: SendOptions, options: HandleOptions, number: int) -> ServiceBusReceivedMessage:

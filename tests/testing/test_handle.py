@@ -172,6 +172,10 @@ async def test_the_options_of_the_decorator_apply_with_its_worker() -> None:
     assert result.outcomes == [Complete(), DeadLetter("Odd")]
     result = await handle(insert, ["a", ""], worker=worker)
     assert (result.outcomes, str(result.error)) == ([Abandon(5), Abandon(5)], "an empty line")
+    result = await handle(insert, [b"\xff", "b", b"\xfe", "a"], worker=worker)  # the unfit ones are left out
+    assert [each and type(each) for each in result.outcomes] == [DeadLetter, DeadLetter, DeadLetter, Complete]
+    assert result.value == [DeadLetter("Odd"), None]
+    assert (await handle(insert, [b"\xff"], worker=worker)).value is None
 
     result = await handle(bill, Order(1), worker=worker)
     assert [(sent.entity, sent.value()) for sent in result.sends] == [("log", "before"), ("invoices", {"id": 1})]
@@ -199,6 +203,10 @@ async def test_a_tick_of_a_schedule_may_be_given() -> None:
 async def test_what_cannot_be_called_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"place is not a handler of <Worker with 3 handlers, stopped>\."):
         handle(place, Order(1), worker=worker).close()
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'atempt' \(did you mean 'attempt'\?\)"):
+        handle(place, Order(1), atempt=2).close()  # type: ignore[call-arg]
+    with pytest.raises(RuntimeError, match="write `await handle"):
+        handle_sync(place, Order(1))
     with pytest.raises(ValueError, match="the list of values is empty"):
         await handle(insert, [], worker=worker)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 import traceback
 from pathlib import Path
@@ -34,11 +35,12 @@ def load_worker(target: str) -> Worker:
     except Exception as error:
         raise _failed(module_name, error) from error
     for name in attribute.split("."):
-        if not hasattr(found, name):
-            workers = [each for each in dir(found) if isinstance(getattr(found, each), Worker)]
+        try:
+            found = getattr(found, name)
+        except Exception as error:
+            workers = [each for each in dir(found) if isinstance(inspect.getattr_static(found, each, None), Worker)]
             listed = f" It has {', '.join(map(repr, workers))}." if workers else ""
-            raise WorkerSetupError(f"The module {module_name!r} has no {name!r}.{listed}")
-        found = getattr(found, name)
+            raise WorkerSetupError(f"The module {module_name!r} has no {name!r}.{listed}") from error
     if not isinstance(found, Worker):
         raise WorkerSetupError(f"{target} is not a Worker, but of the type {type(found).__name__}.")
     return found

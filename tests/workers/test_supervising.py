@@ -128,6 +128,16 @@ def test_a_worker_is_found_by_its_module_and_name(folder: Path) -> None:
             "from sbredis.workers import Worker\nw = Worker('memory://x')\n",
             "has no 'worker'. It has 'w'",
         ),
+        (
+            "app_nine:worker.typo",
+            "from sbredis.workers import Worker\nworker = Worker('memory://x')\n",
+            "has no 'typo'.",
+        ),
+        (
+            "app_ten:worker.client",
+            "from sbredis.workers import Worker\nworker = Worker('memory://x')\n",
+            "no 'client'.",
+        ),
         ("app_five:worker", "worker = 5\n", "is not a Worker, but of the type int"),
         (
             "app_six:worker",

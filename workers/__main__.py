@@ -18,7 +18,10 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     command = read_command(given, program)
     with above_the_line():
         set_up_logs(command.log_format)
-        return _run(command, given)
+        try:
+            return _run(command, given)
+        except KeyboardInterrupt:  # before the event loop runs, which has signal handlers of its own
+            return 128 + signal.SIGINT
 
 
 def _run(command: WorkerCommand, given: Sequence[str]) -> int:
@@ -36,8 +39,6 @@ def _run(command: WorkerCommand, given: Sequence[str]) -> int:
     except ServiceBusError as error:
         print(f"sbredis: {error}", file=sys.stderr)  # noqa: T201 -- it is a program
         return 1
-    except KeyboardInterrupt:  # before the event loop runs, which has signal handlers of its own
-        return 128 + signal.SIGINT
     return 0
 
 

@@ -17,6 +17,8 @@ from sbredis.exceptions import ServiceBusConnectionError
 from sbredis.servers import LocalServer
 from sbredis.testing import Bus
 from sbredis.workers import Worker
+from sbredis.workers._worker import begun, setup_of
+from sbredis.workers.running._runtime import Parts
 from tests.waiting import eventually
 from tests.workers.looking import worker_of
 from tests.workers.worker_programs import APP, program, send
@@ -138,3 +140,23 @@ async def test_a_supervisor_starts_a_process_again_whose_client_was_closed(serve
             await send(client, "one")
             await eventually(lambda: {line[1] for line in worker.lines()} == {"close", "one"})
             assert len({line[0] for line in worker.lines()}) == 2
+
+
+async def test_a_report_names_the_server_in_the_same_way_when_the_client_is_closed(sbredis_bus: Bus) -> None:
+    worker = Worker(sbredis_bus.url)
+
+    @worker.queue("orders", create_if_missing=True)
+    async def place() -> None: ...
+
+    titles: list[str] = []
+
+    async def lose() -> None:
+        async with begun(worker, setup_of(worker), Parts()) as runtime:
+            titles.append(runtime.report().title)
+            await worker.client.close()
+            titles.append(runtime.report().title)
+            await runtime.stopped.wait()
+
+    with pytest.raises(ServiceBusConnectionError):
+        await lose()
+    assert titles[0] == titles[1]

@@ -390,7 +390,7 @@ class Runtime:
 
     def _address(self) -> str:
         """Return the server and the namespace, without secrets."""
-        return repr(self.client).removeprefix("<ServiceBusClient ").removesuffix(", open>")
+        return repr(self.client).removeprefix("<ServiceBusClient ").rpartition(", ")[0]
 
     async def watch_depths(self) -> None:
         """Count the messages that are left in the entities again and again, for the reports."""

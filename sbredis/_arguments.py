@@ -10,9 +10,9 @@ import click
 
 from sbredis._visible import visible
 
-__all__ = ["CheckedType", "OrderedGroup", "ParamType", "examples_text", "read_arguments", "refusal"]
+__all__ = ["CheckedType", "OrderedGroup", "ParamType", "examples_text", "read_arguments", "refusal", "unwritten"]
 
-_USAGE = 2
+_FAILED, _USAGE = 1, 2
 
 if TYPE_CHECKING:
     ParamType = click.ParamType[Any, Any]
@@ -58,6 +58,11 @@ def refusal(error: click.UsageError) -> str:
     return f"{error.format_message()}{hint}"
 
 
+def unwritten(error: OSError) -> str:
+    """Return why the help could not be written."""
+    return f"The help cannot be written: {error.strerror or error}."
+
+
 def read_arguments(command: click.Command, arguments: Sequence[str], program: str) -> Any:
     """Return what the function of a command returns, which must not be a number.
 
@@ -69,6 +74,9 @@ def read_arguments(command: click.Command, arguments: Sequence[str], program: st
     except click.UsageError as error:
         print(f"sbredis: {visible(refusal(error), lines=True)}", file=sys.stderr)  # noqa: T201 -- it is a program
         sys.exit(_USAGE)
+    except OSError as error:
+        print(f"sbredis: {unwritten(error)}", file=sys.stderr)  # noqa: T201 -- it is a program
+        sys.exit(_FAILED)
     if isinstance(found, int):  # the help was shown
         sys.exit(found)
     return found

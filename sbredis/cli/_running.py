@@ -117,8 +117,8 @@ def _report(error: Exception) -> int:
         text = error.message
         if error.outcome is Outcome.UNKNOWN:
             text = f"{text.removesuffix('.')}. It is not known whether the operation has run."
-    elif isinstance(error, OSError) and error.filename is not None:
-        text = f"{error.filename}: {error.strerror}"
+    elif isinstance(error, OSError) and error.strerror:
+        text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     notes = " ".join(getattr(error, "__notes__", ()))
     said = visible(f"{text}{' ' + notes if notes else ''}", lines=True)
     print(f"sbredis: {said}", file=sys.stderr)  # noqa: T201 -- it is a program

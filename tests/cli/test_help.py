@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -102,3 +104,13 @@ def test_no_help_imports_what_it_does_not_need() -> None:
     assert {
         path: needless for path, _, imported in found if (needless := {*imported} - NEEDED.get(path.split()[0], set()))
     } == {}
+
+
+@pytest.mark.parametrize("arguments", ["cli --help", "cli queue --help", "workers --help", "cli completion bash"])
+def test_a_text_that_cannot_be_written_is_no_traceback(arguments: str) -> None:
+    module, *rest = arguments.split()
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", f"sbredis.{module}", *rest]
+        ran = subprocess.run(command, check=False, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert ran.returncode == 1
+    assert re.fullmatch(r"sbredis: (The help cannot be written: )?No space left on device\.?\n", ran.stderr)

@@ -127,7 +127,7 @@ def test_a_destination_is_refused_exactly_if_a_path_from_it_is_a_circle_or_too_l
         check(held, path, name, destination)
 
 
-CHAIN: Entities = EMPTY | {"a": [{FORWARD: "b"}], "b": [{FORWARD: "c"}], "c": [{FORWARD: "t"}], "t": [{FORWARD: "d"}]}
+CHAIN: Entities = {**EMPTY, "a": [{FORWARD: "b"}], "b": [{FORWARD: "c"}], "c": [{FORWARD: "t"}], "t": [{FORWARD: "d"}]}
 LONGER = CHAIN | {"d": [{FORWARD: "u"}]}
 WITHIN = EMPTY | {"t": [{}, {FORWARD: "a"}], "a": [{FORWARD: "u"}]}
 

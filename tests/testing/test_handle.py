@@ -203,8 +203,8 @@ async def test_a_tick_of_a_schedule_may_be_given() -> None:
 async def test_what_cannot_be_called_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"place is not a handler of <Worker with 3 handlers, stopped>\."):
         handle(place, Order(1), worker=worker).close()
-    with pytest.raises(TypeError, match=r"unexpected keyword argument 'atempt' \(did you mean 'attempt'\?\)"):
-        handle(place, Order(1), atempt=2).close()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'attempts' \(did you mean 'attempt'\?\)"):
+        handle(place, Order(1), attempts=2).close()  # type: ignore[call-arg]
     with pytest.raises(RuntimeError, match="write `await handle"):
         handle_sync(place, Order(1))
     with pytest.raises(ValueError, match="the list of values is empty"):

@@ -51,7 +51,7 @@ class Calls:
         self.waiting += 1
         await self.let.wait()
         reply = await self._call(script, *arguments, **options)
-        self.sizes.append(len(reply) - 1)
+        self.sizes.append(sum(not isinstance(each, list) for each in reply[1:]))  # answers to grants are a list
         return reply
 
 

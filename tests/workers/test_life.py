@@ -89,6 +89,10 @@ async def test_a_time_out_of_the_lifespan_itself_keeps_its_own_error(sbredis_bus
         yield
 
     worker = Worker(sbredis_bus.url, lifespan=lifespan)
+
+    @worker.queue("orders")
+    async def place(text: str) -> None: ...
+
     with pytest.raises(TimeoutError) as raised:
         await worker.run()
     assert not isinstance(raised.value, OperationTimeoutError)

@@ -350,6 +350,10 @@ async def test_a_port_that_is_in_use_is_refused_at_the_start(sbredis_bus: Bus) -
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     worker = Worker(sbredis_bus.url, http=f"127.0.0.1:{port}")
+
+    @worker.queue("orders")
+    async def place(text: str) -> None: ...
+
     with pytest.raises(WorkerSetupError, match=f"The HTTP port 127.0.0.1:{port} cannot be used"):
         await worker.run()
     server.close()

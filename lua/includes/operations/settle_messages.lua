@@ -1,7 +1,7 @@
 -- Settles messages, and takes the grants that follow them. `list` and `after` are the results of lock_groups. `apply`
--- is the function that settles held messages, and returns the names of those that it leaves, if it may leave some. `how`
--- is for apply_release. The result for the lane is the names of lost messages, and a bar and these others, if there may
--- be some. Returns the reply.
+-- settles held messages, and returns the names of those that it leaves, if it may leave some. `how` is for
+-- apply_release. The result for the lane is the names of lost messages, and a bar and these others, if there may be
+-- some. Returns the reply.
 -- @use advance end_settlement held_messages parse_grants refuse split_words
 local function settle_messages(p, argv, list, after, apply, how)
   local grants = list and parse_grants(p, argv, after)

@@ -241,7 +241,7 @@ async def test_a_call_without_a_future_ends_once() -> None:
     def failed(ended: Call, failure: Failure) -> None:
         told.append((ended, failure.kind))
 
-    async with running() as (wire, stream):
+    async with running(WireLimits(quiet_after=0)) as (wire, stream):  # the first call is written at once
         hasty, refused, patient = call(1), call(2), call(3)
         for each, deadline in ((hasty, 0.01), (refused, 60), (patient, 60)):
             wire.put(each, in_seconds(deadline), answered, failed)

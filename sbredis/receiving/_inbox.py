@@ -306,6 +306,7 @@ class Inbox(ABC, Generic[Item]):
 
     def take_kept(self, wanted: int) -> list[Item]:
         """Return up to ``wanted`` messages from the buffer whose locks hold. Do not wait."""
+        self.check_loop()
         messages = self.buffer.take(wanted, self._clock.now())
         self.stock.took(len(messages))
         self._refill()

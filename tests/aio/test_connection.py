@@ -36,6 +36,7 @@ from tests.aio.queues import in_memory, queue_at
 from tests.transport.hand import turns
 from tests.transport.impostors import answering, never_answering
 from tests.transport.test_tls import Encrypted, started, write_certificates
+from tests.waiting import eventually
 
 
 async def works(client: ServiceBusClient) -> None:
@@ -361,6 +362,7 @@ def test_a_client_belongs_to_one_event_loop(shared_server: LocalServer) -> None:
     shared_server.ask("FLUSHALL")
     client = ServiceBusClient(shared_server.url)
     sender, receiver = client.get_queue_sender("q"), client.get_queue_receiver("q")
+    ahead = client.get_queue_receiver("q", prefetch_count=1)
     received: list[ServiceBusReceivedMessage] = []
     go, done = threading.Event(), threading.Event()
 
@@ -368,6 +370,9 @@ def test_a_client_belongs_to_one_event_loop(shared_server: LocalServer) -> None:
         await client.ensure_queue("q")
         await sender.send_messages(ServiceBusMessage("x"))
         received.extend(await receiver.receive_messages(1, 60))
+        await sender.send_messages([ServiceBusMessage("ahead"), ServiceBusMessage("ahead")])
+        _ = await anext(ahead)
+        await eventually(lambda: ahead._inbox and ahead._inbox.buffer)
         go.set()
         await asyncio.to_thread(done.wait, 60)
         await sender.send_messages(ServiceBusMessage("y"))
@@ -387,6 +392,7 @@ def test_a_client_belongs_to_one_event_loop(shared_server: LocalServer) -> None:
             receiver.peek_messages,
             receiver.receive_messages,
             lambda: receiver.receive_messages(1, 0),
+            ahead.__anext__,
             lambda: receiver.add_credit(1),
             receiver.drain,
             receiver.close,

@@ -643,7 +643,7 @@ async def commit(
     while any([await step.confirm(deadline) for step in steps]):
         steps = await _steps_of(parts, keys, deadline)
     for part in parts:
-        if isinstance(part, SettlePart) and part.hold.settled:
+        if isinstance(part, SettlePart) and part.hold.settled and part.hold.reception.link.settles(part.hold):
             raise MessageAlreadySettled(
                 f"Message {part.hold.sequence_number} was settled, or is being settled, outside of the transaction. "
                 "The transaction has changed nothing."
@@ -661,10 +661,15 @@ async def _carry_out(
     steps: Sequence[_CommitStep], messages: int, size: int, deadline: float
 ) -> list[ServiceBusMessage]:
     """Make the call. If the client's knowledge of an entity is out of date, correct it and make the call again."""
+    lane = steps[0].link.transacting
     while True:
         try:
             job = _CommitJob(steps, messages, size, deadline)
-            await steps[0].link.transacting.submit(job)
+            try:
+                await lane.submit(job)
+            except BaseException:
+                lane.drop_forsaken()  # if the call was not made, the messages can be settled at once
+                raise
             for step in steps:
                 await step.follow_up(deadline)
             return job.duplicates

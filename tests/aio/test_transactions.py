@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 import pytest
@@ -24,10 +25,12 @@ from sbredis.exceptions import (
     WatermarkChangedError,
 )
 from sbredis.management import CorrelationRuleFilter, EntityStatus
-from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
+from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of
 from sbredis.servers import LocalServer
+from tests.aio.gates import Gate
 from tests.aio.queues import Calls, HandClock, bodies_in, receive_exactly
 from tests.aio.scissors import Scissors
+from tests.waiting import eventually
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 
@@ -352,6 +355,27 @@ async def test_a_message_that_was_settled_outside_undoes_everything(client: Serv
         assert await bodies_in(client, "outputs") == []
         with pytest.raises(MessageAlreadySettled):
             await receiver.complete_message(message)
+
+
+async def test_a_message_can_be_settled_if_its_transaction_ended_before_the_call(client: ServiceBusClient) -> None:
+    """Two calls are under way, so the third transaction waits for the next one when its caller goes."""
+    await send(client, "inputs", "1", "2", "3")
+    async with client.get_queue_receiver("inputs") as receiver:
+        messages = await receive_exactly(receiver, 3)
+        with Gate(client, "transact") as gate:
+            gate.shut = True
+            commits: list[asyncio.Task[ServiceBusTransaction]] = []
+            for message in messages:
+                await gate.reached(len(commits))
+                commits.append(asyncio.create_task(transact(client, methodcaller("complete_message", message))))
+            await eventually(lambda: hold_of(messages[2]).settled)
+            commits.pop().cancel()
+            await eventually(lambda: not hold_of(messages[2]).settled)
+            commits.append(asyncio.create_task(transact(client, methodcaller("complete_message", messages[2]))))
+            await eventually(lambda: hold_of(messages[2]).settled)
+            gate.open()
+            await asyncio.gather(*commits)
+        assert await bodies_in(client, "inputs") == []
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------

@@ -229,14 +229,16 @@ class Entity:
         """Return the partition for messages that may go to any partition.
 
         Partitions take turns. But as long as messages gather for the next call of a partition, or its first call was
-        just made, the method returns the same partition again, so that calls stay large. It skips partitions that
-        cannot be reached, and probes them in the background.
+        just made, the method returns the same partition again, so that calls stay large. If a turn of messages waits
+        there already, the partition is slow, and the others get the next ones. The method skips partitions that cannot
+        be reached, and probes them in the background.
         """
         found = self._turn
         if found is not None and not found.down_until:
             if not self.partitioned:
                 return found
-            if self._left and found.sending.gathers:
+            sending = found.sending
+            if self._left and sending.gathers and len(sending.gathering.futures) < _TURN:
                 self._left -= 1
                 return found
         numbers, self._left = self.numbers, _TURN - 1

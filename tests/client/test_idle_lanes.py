@@ -20,8 +20,10 @@ from sbredis.exceptions import (
 )
 from sbredis.model import ServiceBusMessage
 from sbredis.servers import LocalServer
+from sbredis.transport import Script
 from sbredis.transport._stream import _SocketStream
 from sbredis.transport._wire import Wire
+from tests.aio.diverting import divert
 from tests.aio.gates import stored_bodies
 from tests.aio.queues import Queue, queue_at
 from tests.aio.test_given_once import stopped
@@ -114,6 +116,31 @@ async def test_sends_that_begin_together_go_to_one_partition(server: LocalServer
         stored = await stored_bodies(queue)
         turns = [(text, bodies.count(text)) for bodies in stored for text in sorted(set(bodies))]
         assert sorted(turns) == [("1", 1), ("1", 1), ("20", 20), ("750", 250), ("750", 500)]
+
+
+async def test_not_all_sends_gather_at_a_partition_that_is_slow(url: str) -> None:
+    """It keeps its turn while sends gather there, but not if a turn of them waits already."""
+    async with queue_at(url, partitioned=True) as queue, queue.client.get_queue_sender("q") as sender:
+        await sender.send_messages([])
+        slow, through, opened = queue.partitions[0].keys[0], queue.transport.call, asyncio.Event()
+
+        async def call(script: Script, keys: Any, *arguments: Any, **options: Any) -> Any:
+            if script.name == "send" and keys[0] == slow:
+                await opened.wait()
+            return await through(script, keys, *arguments, **options)
+
+        divert(queue.transport, call)
+        lanes = [queue.entity.partition_client(number).sending for number in queue.entity.numbers]
+        sends: list[asyncio.Task[None]] = []
+        for _ in range(15):
+            sends += [asyncio.create_task(sender.send_messages(ServiceBusMessage("x"))) for _ in range(100)]
+            await asyncio.sleep(0)
+            await eventually(lambda: not any(lane.busy for lane in lanes[1:]))
+        gathered = len(lanes[0].gathering)
+        opened.set()
+        await asyncio.gather(*sends)
+        divert(queue.transport, through)
+        assert 500 <= gathered < 510
 
 
 async def test_a_call_that_loses_its_answer_is_repeated_and_runs_once(server: LocalServer) -> None:

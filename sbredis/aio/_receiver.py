@@ -118,7 +118,8 @@ class ServiceBusReceiver(AsyncIterator[ServiceBusReceivedMessage]):
         self._sub_queue = sub_queue
         self._side: SidePrefix = SIDES[sub_queue]
         self._mode = options.receive_mode
-        self._max_wait_time = None if options.max_wait_time is None else float(options.max_wait_time)
+        wait = options.max_wait_time
+        self._max_wait_time = None if wait is None else seconds_of(wait, "max_wait_time", zero=True)
         self._renewer = options.auto_lock_renewer
         self._prefetch = options.prefetch_count
         self._adaptive = options.adaptive_prefetch

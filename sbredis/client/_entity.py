@@ -210,7 +210,7 @@ class Entity:
         """Wait at most these seconds until what receivers gave back is in the partitions. Return whether it is."""
         until = self.loop.time() + seconds
         partition_clients = [self.partition_client(number) for number in self.numbers]
-        return all([await partition_client.released(until) for partition_client in partition_clients])
+        return all([await partition_client.giving_back.ended(until) for partition_client in partition_clients])
 
     @property
     def connected(self) -> bool:

@@ -10,8 +10,10 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from sbredis.client._giving_back import GivingBack
 from sbredis.client._lane import OTHER_LOOP, Lane
 from sbredis.client._lane_kinds import (
     CallJob,
@@ -93,7 +95,6 @@ async def read_after_due(
 
 
 T = TypeVar("T")
-_GIVING_BACK = 10.0
 _CATCHING_UP = 60.0
 """The seconds that one call may take to do due work."""
 _MARGIN = 0.002
@@ -143,7 +144,7 @@ class PartitionClient:
         self._calling: dict[str, CallLane] = {}
         self._spare: list[str] = []
         self._borrowed = 0
-        self._giving_back: set[asyncio.Future[None]] = set()
+        self.giving_back = GivingBack(self)
 
     def __str__(self) -> str:
         return f"{self.entity.name}, partition {self.number}"
@@ -350,27 +351,8 @@ class PartitionClient:
 
         As long as their locks hold, this is tried again and again.
         """
-        until = self._loop.time() + max(_GIVING_BACK, self.entity.record.settings.lock_duration / 1000)
-        lane, loop = self.settling("release"), asyncio.get_running_loop()
-        given = [lane.settle(Lock(token, name), loop, until) for name in names]
-        for future in given:
-            self._giving_back.add(future)
-            future.add_done_callback(self._gave_back)
-        return given
-
-    def _gave_back(self, future: asyncio.Future[None]) -> None:
-        self._giving_back.discard(future)
-        if not future.cancelled() and (error := future.exception()) is not None:
-            _log.debug("%s: a message could not be released, and stays locked until its lock lapses: %s", self, error)
-
-    async def released(self, until: float) -> bool:
-        """Wait until all releases of :meth:`give_back` have ended, but not longer than until this time of the loop.
-
-        Return whether they have ended.
-        """
-        while self._giving_back and (left := until - self._loop.time()) > 0:
-            await asyncio.wait(list(self._giving_back), timeout=left)
-        return not self._giving_back
+        settle, loop = self.settling("release").settle, asyncio.get_running_loop()
+        return [self.giving_back.give(partial(settle, Lock(token, name), loop)) for name in names]
 
     async def call(
         self,
@@ -409,6 +391,7 @@ class PartitionClient:
 
     def close(self) -> None:
         """Fail the jobs that wait in all lanes."""
+        self.giving_back.close()
         for lane in self._lanes():
             lane.close()
 

@@ -189,7 +189,8 @@ class Deferred:
                 break
             # According to the partition's clock, these locks may not have ended yet. So release the messages first.
             given = [hold.reception.link.give_back(hold) for hold in ended]
-            await asyncio.wait([future for future in given if future is not None])
+            left_to_wait = max(0.0, self._deadline - asyncio.get_running_loop().time())
+            await asyncio.wait([future for future in given if future is not None], timeout=left_to_wait)
             places, _ = self._places([hold.sequence_number for hold in ended])
             for hold in ended:
                 del self._found[hold.sequence_number]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from zlib import crc32
 
 from sbredis._tasks import wait_until
-from sbredis.client import CallJob, may_recover
+from sbredis.client import CallJob
 from sbredis.engine import CallId, Partition, Request, SessionLock
 from sbredis.exceptions import MessageLockLostError, Outcome, ServiceBusError, SessionLockLostError
 from sbredis.model import Hold, MessageLease
@@ -31,7 +31,6 @@ T = TypeVar("T")
 _log = logging.getLogger("sbredis.client")
 _LANES = 8
 _RELEASING = 5.0
-_GIVING_BACK = 10.0
 _LOST = (MessageLockLostError, SessionLockLostError)
 
 
@@ -61,13 +60,13 @@ def is_failed_delivery(error: BaseException | None) -> bool:
 
 async def give_back_session(partition_client: PartitionClient, lock: SessionLock) -> None:
     """Release a session that nobody has accepted. As long as its lock holds, this is tried again and again."""
-    until = asyncio.get_running_loop().time() + max(
-        _GIVING_BACK, partition_client.entity.record.settings.lock_duration / 1000
-    )
+
+    def release(until: float) -> asyncio.Future[Any]:
+        job = CallJob(lambda partition, call_id: partition.release_session(call_id, lock), until)
+        return partition_client.calling(lane_for("v", lock.name)).submit(job)
+
     with suppress(ServiceBusError):
-        await partition_client.call(
-            lane_for("v", lock.name), lambda partition, call_id: partition.release_session(call_id, lock), until
-        )
+        await partition_client.giving_back.give(release)
 
 
 class HeldSession:
@@ -209,7 +208,7 @@ class HeldSession:
                 await self.unlock(asyncio.get_running_loop().time() + _RELEASING)
             except ServiceBusError as error:
                 _log.debug("%s: a session is not released yet: %s", self.entity.name, error)
-                if may_recover(error):
+                if not isinstance(error, _LOST):
                     later = partial(give_back_session, self.partition_client, self.lock)
                     self._connection.attempt(f"{self.entity.name}: the release of a session", later)
 

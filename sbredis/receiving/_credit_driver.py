@@ -112,6 +112,8 @@ class CreditDriver(AskedSource):
         """The future of a call of the receiver's own: it gets an error, or is cancelled, but gets no result."""
         self._ending: asyncio.Future[None] | None = None
         """Gets a result when the call under way ends, or the pause after a failure is cut short."""
+        self._was_answered = False
+        """Whether the partition has answered a grant, so that it may have given something that did not come."""
         self._pauses: Pauses | None = None
         """The pauses between calls, after a failure."""
         self.failure: BaseException | None = None
@@ -205,7 +207,7 @@ class CreditDriver(AskedSource):
 
     def answered(self, ride: GrantRide, reply: CreditReply[Delivery], since: float) -> None:
         """Handle the answer to a grant. If nobody waits for it any more, only use what it has brought."""
-        own_call = self._own_call
+        own_call, self._was_answered = self._own_call, True
         if self._ride is not ride or (own_call is not None and own_call.done()):
             self._inbox.received(self._read(reply, ride.sent.grant, since))
             return
@@ -412,11 +414,19 @@ class CreditDriver(AskedSource):
 
     @property
     def is_in_vain(self) -> bool:
-        """Whether no call can succeed any more."""
+        """Whether no call can succeed any more, or the partition has given nothing and refuses the receiver.
+
+        A refusal may end before the locks do, for example one of the user's credentials.
+        """
         link = self.partition_client
         entity = link.entity
         hopeless = self.failure is not None and not may_recover(self.failure)
-        return hopeless or self._connection.closed or entity.gone or link.number not in entity.numbers
+        return (
+            (hopeless and not self._was_answered)
+            or self._connection.closed
+            or entity.gone
+            or link.number not in entity.numbers
+        )
 
     def begin_to_part(self) -> None:
         """Want nothing more from the partition, and ask at once for what it has given before."""
@@ -448,15 +458,15 @@ class CreditDriver(AskedSource):
         return min(left, max(0.001, self.credit.next_at - now))
 
     def part_later(self) -> None:
-        """Let the partition, which has not answered, take back its messages in the background, as long as the locks may
-        hold.
+        """Let the partition, which has taken no call, take back its messages in the background, as long as their locks
+        may hold.
         """
         _log.warning(
-            "%s has not answered for %.0f s, so a receiver was closed without it. Messages that were given to the "
+            "%s has taken no call for %.0f s, so a receiver was closed without it. Messages that were given to the "
             "receiver, and that nobody has got, %s",
             self.partition_client,
             CLOSING,
-            "stay locked until it answers, or until their locks end" if self._locks else "are lost",
+            "stay locked until it takes one, or until their locks end" if self._locks else "are lost",
         )
         if not (self._locks and self._connection.attempt(f"{self.partition_client}: a closed receiver", self._part)):
             self.leave()

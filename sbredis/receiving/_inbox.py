@@ -720,7 +720,7 @@ class Inbox(ABC, Generic[Item]):
         if not await self.entity.given_back(until - self._loop.time()):
             _log.warning(
                 "%s: a receiver was closed, but messages that were given back are not released yet: a partition has "
-                "not answered for %.0f s. They stay locked until it answers, or until their locks end",
+                "taken no call for %.0f s. They stay locked until it takes one, or until their locks end",
                 self.entity.name,
                 CLOSING,
             )

@@ -13,6 +13,7 @@ from sbredis.exceptions import (
     MessageLockLostError,
     Outcome,
     ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
     ServiceBusError,
 )
 from sbredis.servers import LocalServer
@@ -116,6 +117,26 @@ async def test_messages_go_back_after_a_refusal_of_the_user(user: Refusable) -> 
             messages = await receive_exactly(queue.receiver(), 3)
         assert bodies(messages) == ["0", "1", "2"]
         assert {message.delivery_count for message in messages} == {1}
+
+
+async def test_a_receiver_withdraws_its_credit_after_a_refusal_of_the_user(user: Refusable) -> None:
+    """Another receiver of the client hears the channel, so the partition would go on to push to the closed one."""
+    async with queue_at(user.url, lock_duration=LOCK) as queue:
+        closed, other = queue.receiver(), queue.receiver()
+        task = await queue.waits(closed, 5)
+        waiting = await queue.waits(other)
+        assert closed._inbox is not None
+        (driver,) = closed._inbox.drivers
+        user.refuse()
+        closing = asyncio.create_task(closed.close())
+        await eventually(lambda: isinstance(driver.failure, ServiceBusAuthorizationError))
+        user.permit()
+        await closing
+        await asyncio.gather(task, return_exceptions=True)
+        await eventually(lambda: driver.has_left)
+        await queue.send("a", "b")
+        assert len(await waiting) == 1
+        assert await queue.counts_are(1, 1)
 
 
 async def test_a_session_goes_back_after_a_refusal_of_the_user(user: Refusable) -> None:

@@ -321,7 +321,7 @@ def _check_limits(field: Whole | WholeOrNone, value: int) -> None:
     assert field.least is not None  # the constructor sets both limits
     assert field.most is not None
     if not field.least <= value <= field.most:
-        raise ValueError(f"{field.name} must be from {field.least} to {field.most}, not {value}")
+        raise ValueError(f"{field.name} must be from {field.least} to {field.most}, not {quoted(value)}")
 
 
 class Duration(Field[timedelta, timedelta | str]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from sbredis._quoting import quoted, shortened
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
-from sbredis.management import CorrelationRuleFilter, SqlRuleFilter
+from sbredis.management import SqlRuleFilter
 from sbredis.model import ServiceBusMessage
 
 LONG: Any = "x" * 10_000
@@ -100,15 +99,16 @@ ADMINISTRATION: dict[str, Callable[[ServiceBusAdministrationClient], Coroutine[A
     "filter": lambda client: client.create_rule("t", "s", "r", filter=SqlRuleFilter(f"{LONG} = ")),
     "number": lambda client: client.create_rule("t", "s", "r", filter=SqlRuleFilter(f"a = {'1' * 9000}")),
     "system property": lambda client: client.create_rule("t", "s", "r", filter=SqlRuleFilter(f"sys.{LONG} = 1")),
-    "correlation": lambda client: client.create_rule(
-        "t", "s", "r", filter=CorrelationRuleFilter(properties={LONG: datetime(1, 1, 1, tzinfo=UTC)})
-    ),
 }
 
 
 @pytest.mark.parametrize("name", ADMINISTRATION)
 async def test_a_value_refused_by_the_administration_client_is_not_quoted_in_full(name: str) -> None:
     async with ServiceBusAdministrationClient.from_connection_string("memory://long-values") as client:
-        with pytest.raises(Exception) as refused:  # noqa: PT011  # any kind of error
+        await client.create_queue("q")
+        await client.create_topic("t")
+        await client.create_subscription("t", "s")
+        with pytest.raises((ValueError, TypeError)) as refused:
             await ADMINISTRATION[name](client)
+        assert "int_max_str_digits" not in str(refused.value), "an error of Python about the quoted value"
         assert len(str(refused.value)) < LONGEST

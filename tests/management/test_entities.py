@@ -130,6 +130,9 @@ async def test_it_is_known_whether_an_entity_exists(admin: Admin, kind: EntityKi
     before = await held(admin)
     another = "Other" if kind is TOPIC else "News"
     assert [await kind.call(admin, "exists", name) for name in ("ONE", "two", another)] == [True, False, False]
+    for at in range(len(kind.of)):  # in a topic, and of a subscription, that does not exist
+        elsewhere = kind._replace(of=(*kind.of[:at], "Nothing", *kind.of[at + 1 :]))
+        assert not await elsewhere.call(admin, "exists", "One")
     assert await held(admin) == before
 
 

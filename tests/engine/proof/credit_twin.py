@@ -49,6 +49,8 @@ MARK, MARKED = push_channel(NAMESPACE, SALT, "e0", "mark"), b"mark"
 SETTINGS = PartitionSettings(clock="test", lock_duration=LOCK, max_delivery_count=99_999, quota=1 << 40)
 LEAST: Final = 15
 """The bytes of a record without a payload."""
+DIGITS: Final = 4
+"""How many digits of its number are at the end of a payload, unless the message is scheduled: it gets a new number."""
 LET_GO: Final = 6 * 4 * BAND_WIDTH
 """The end of the ranks of holders that may let go."""
 STEPS = 300
@@ -274,15 +276,21 @@ class TwinPartition(CreditPartition):
 
     def send(self, run: str, now: int, sizes: Iterable[int], *, session: str = "", at: int | None = None) -> list[int]:
         head = bytes([1, 2, len(session)]) + session.encode() if session else b""
-        listed = [max(LEAST + len(head), size) for size in sizes]
+        listed = [max(LEAST + len(head) + DIGITS, size) for size in sizes]
+        model, names = super().send, list[int]()
+
+        def known() -> list[int]:
+            names.extend(model(run, now, listed, session=session, at=at))
+            return names
 
         def script() -> list[int]:
-            messages = [Outgoing(head + b"x" * (size - LEAST - len(head)), due=at) for size in listed]
+            ends = [_digits(name) if at is None else b"x" * DIGITS for name in names]
+            fill = [b"x" * (size - LEAST - DIGITS - len(head)) for size in listed]
+            messages = [Outgoing(head + part + end, due=at) for part, end in zip(fill, ends, strict=True)]
             sent = self.scripts.on.run(self.scripts.partition.send(CallId("", 0, now), messages), run)
             return [*range(sent.first, sent.first + len(listed))]
 
-        model = super().send
-        names: list[int] = self._both(lambda: model(run, now, listed, session=session, at=at), script)
+        self._both(known, script)
         return names
 
     def configure(self, run: str, now: int, closed: str) -> None:
@@ -354,9 +362,16 @@ def _gift(gift: CreditGift[int], prefix: str) -> tuple[object, ...]:
     return gift.prefix, place, gift.until, tuple(gift.messages), session
 
 
+def _digits(number: int) -> bytes:
+    return b"%04d" % (number % 10**DIGITS)
+
+
 def _numbered(gift: CreditGift[Delivery]) -> CreditGift[int]:
     """Return a gift with the numbers of the messages, and of the session, as the model has them."""
     names = tuple(int(message.name) for message in gift.messages)
+    for name, message in zip(names, gift.messages, strict=True):
+        end = message.record[-DIGITS:]
+        require(end in {_digits(name), b"x" * DIGITS}, "the record of another message", name, end)
     session: SessionGift[int] | None = None
     if gift.session is not None:
         names = (-int(gift.session.name[1:]),)

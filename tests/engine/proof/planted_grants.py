@@ -145,6 +145,10 @@ GRANT_BUGS = (
         ("a suspect is given with those before it", "elseif «suspect and n > 0→false» then"),
     ),
     *bugs_in(
+        "includes/apply_send",
+        ("a message is given with a record that is not the stored one", "[name] = record« → .. 'y' »}"),
+    ),
+    *bugs_in(
         "includes/choose_gift", ("a suspect is given to a receiver that takes none", "pushes, «w.suspects→true»)")
     ),
     *bugs_in("includes/take_grants", ("a reply does not say that suspects wait", "«(passed and 's' or '')→''»")),

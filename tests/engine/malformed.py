@@ -20,6 +20,8 @@ SETTING = {setting.stored: place for place, setting in enumerate(SETTINGS.values
 _GRANT = "r sb:bench:{abc}:e:push:c 1 ? aaaaaaaa 0 0 0 0 1 0 1 1000 b   "
 """A grant: receiver, channel, number, run, prefix, seen, messages, bytes, begun, hands, callers, limit, size limit,
 flags, retired prefixes, source."""
+_LONG = "1" + "0" * 15
+"""A number with more digits than those of a grant may have."""
 
 WELL_FORMED: dict[str, tuple[Argument, ...]] = {
     "accept_session": ("=t", OTHER_TOKEN),
@@ -225,19 +227,19 @@ def _grants(script: str) -> Iterator[Malformed]:
     wrong: dict[int, tuple[str, ...]] = {
         0: ("", "a\u00e9", "r" * 65),
         1: ("elsewhere", "sb:bench:{other}:e:push:c", ""),
-        2: ("0", "-1", "x", ""),
+        2: ("0", "-1", "x", "", _LONG),
         3: ("", "123456789"),
         4: ("", "aaaaaaa", "aaaaaaaaa", "aaaaaaa+"),
-        5: ("-1", "x"),
+        5: ("-1", "x", _LONG),
         6: ("2", "x"),
         7: ("1001", "-1"),
-        8: ("-1", ""),
+        8: ("-1", "", _LONG),
         9: ("0", "100001"),
         10: ("2", "-1"),
         11: ("100001", "-1"),
         12: (str((1 << 30) + 1), "-1"),
         13: ("z", "B", "l", "y"),
-        14: ("x", "aaaaaaaa", "aaaaaaaa:1", "aaaaaaaa:1:1,", "aaaaaaaa:1:x"),
+        14: ("x", "aaaaaaaa", "aaaaaaaa:1", "aaaaaaaa:1:1,", "aaaaaaaa:1:x", f"aaaaaaaa:{_LONG}:1"),
         15: ("1:1", "x", "1"),
         16: ("x", "D", "dd", "nex", "nexts", "=s"),
     }
@@ -245,6 +247,8 @@ def _grants(script: str) -> Iterator[Malformed]:
         yield from (Malformed(f"word {place} is {value!r}", (_grant({place: value}),)) for value in values)
     for what, words in {
         "fewer callers than messages": {6: "2", 11: "2", 12: "9"},
+        "counts that are too long": {6: _LONG, 10: _LONG, 11: _LONG},
+        "bytes that are too many": {7: _LONG, 12: _LONG},
         "too many retired prefixes": {14: ",".join(f"aaaaa{number:03}:1:1" for number in range(33))},
         "leaving free sessions": {13: "l", 16: "next"},
         "yielding free sessions": {13: "y", 16: "next"},

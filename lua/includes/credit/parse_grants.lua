@@ -14,7 +14,9 @@ local function parse_grants(p, argv, at)
     local most, room = string.match(first or '', '^(%d+):(%d+)$')
     local has = flags_of[flags or '']
     local other = source == '' or source == 'd' or source == 't' or source == 'next'
-    if not receiver or #receiver > 64 or #run > 8 or #prefix ~= 8 or not other and not session
+    if not receiver or #receiver > 64
+      or math.max(#number, #serial, #messages, #bytes, #begun, #hands, #callers, #limit, #most_bytes) > 15 -- below 2^53
+      or string.find(retired, '%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d') or #run > 8 or #prefix ~= 8 or not other and not session
       or session and (not parse_token(receiver) or #session > 512 or string.find(session, '\255', 1, true))
       or first ~= '' and (source ~= 'next' or not most or most + 0 > 1000 or room + 0 > 1073741824)
       or not session and (has.l or has.y)

@@ -167,7 +167,7 @@ def test_options_that_do_not_fit_are_refused(bus: Bus, text: str) -> None:
 def test_a_server_that_does_not_answer_is_named_with_the_time_tried(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     defaults = ServiceBusClient.__init__.__kwdefaults__
     assert defaults is not None
-    monkeypatch.setitem(defaults, "connect_timeout", 0.05)
+    monkeypatch.setitem(defaults, "connect_timeout", 0.5)  # time for a second attempt
     bus.url = "redis://:s3cret@127.0.0.1:1"
     ran = bus.run("send", "orders", "x")
     assert ran.code == 5

@@ -36,6 +36,18 @@ async def test_each_call_makes_the_copies_of_some_subscriptions(topic: Topic) ->
     assert (copy.name, await topic.refs()) == ("2", {})
 
 
+async def test_a_copy_comes_after_later_messages_that_were_there_before_it(topic: Topic) -> None:
+    await topic.hand_out([WAITS, Outgoing(b"brief", 1000, due=1)], [None, None])
+    await spread(topic, "1", (0,), ("", "b"))
+    await topic.hand_out([Outgoing(b"", origin="2")], [[Copy(1)]])
+    await spread(topic, "3", (1,), ("b", ""))
+    there = await topic.tell(topic.two.peek(0, 10, call_id=topic.at()))
+    assert [one.name for one in there.messages] == ["4", "5"]
+    topic.now += 1000
+    assert await topic.payloads(topic.two) == [b"m"], "the one that was there before it expires in time"
+    assert [one.name for one in await topic.dead(topic.two)] == ["d1"]
+
+
 async def test_no_later_message_overtakes_one_whose_scheduled_time_has_passed(topic: Topic) -> None:
     await topic.hand_out([Outgoing(b"for a past time", due=topic.now - 5000)], [None])
     await topic.publish((b"later", (0,)))

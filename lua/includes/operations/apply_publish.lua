@@ -3,8 +3,11 @@
 -- messages as runs.
 --
 -- A message that is being spread waits under its own number, with the record that its copies have. It counts as a user
--- of this record, so the record stays if receivers are faster than the calls that make the other copies.
--- @use add_pair band dead_ready lost_record never scheduled
+-- of this record, so the record stays if receivers are faster than the calls that make the other copies. A later call
+-- may make its copy for a subscription that has later messages already, if a client set the message aside meanwhile.
+-- Then the copy has a number of its own, because a message must come after those that were there before it (see
+-- index_expiry).
+-- @use add_pair band dead_ready last_place lost_record never scheduled
 -- @use due_name flush index_add index_expiry known_message_ids note_size number_runs readable record_key inside
 -- @use session_at write_many inside
 local function apply_publish(p, argv, plan)
@@ -13,7 +16,7 @@ local function apply_publish(p, argv, plan)
   local number = redis.call('HINCRBY', p.store, 'seq', plan.total) - plan.total + 1
   local first, dropped, ids, refs, fields, scheduled = number, {}, {}, {}, {}, {}
   local now = p.now_text
-  local columns, last = incoming.columns, plan.to == ''
+  local columns, last, places = incoming.columns, plan.to == '', {}
   p.upkeep = p.upkeep or columns.o ~= nil
   if #p.awaited + #p.unawaited > 0 then
     flush(p) -- earlier operations of a transaction may have published here
@@ -115,9 +118,16 @@ local function apply_publish(p, argv, plan)
           target.entered[#target.entered + 1] = string.format('            0a%s00000%013.0f%d;%.0f;%s;', copy.dead and 'F' or 'S',
             NEVER, #record, own_number, nth > 0 and string.format('%.0f', own) or '') .. changes
         else
-          add_pair(target.placed, tonumber(level) * BAND + own, own)
-          if till < expires or changes ~= '' or nth > 0 then
-            -- This copy expires earlier than its record says, or it is a further copy for the same subscription.
+          local base = tonumber(level) * BAND
+          if begun then
+            if base + own < last_place(places, target, base) then
+              own, named = number, string.format('%.0f', own_number)
+            end
+            places[target][base] = base + own
+          end
+          add_pair(target.placed, base + own, own)
+          if till < expires or changes ~= '' or named ~= '' then
+            -- This copy expires earlier than its record says, or its number is not that of the record.
             add_pair(target.entered, own,
               string.format('            %sa-00000%013.0f%d;%s;;', level, till, #record, named) .. changes)
           end

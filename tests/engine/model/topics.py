@@ -179,6 +179,9 @@ class TopicModel(SessionModel):
             made.expires = min(own, now + target.settings.time_to_live, NEVER)
             made.session = session_of(message.payload) if target.settings.sessions else None
             dead = copy.dead or (target.settings.sessions and made.session is None)
+            there = [one.number for one in target._ready(Side.MAIN) if one.level == made.level]
+            if not dead and made.number < max(there, default=0):
+                made.number = number  # a message comes after those that were there before it
             if dead and leaping[id(target)]:
                 target.dead_seq += EPOCH_LEAP
                 leaping[id(target)] = False

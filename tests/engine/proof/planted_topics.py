@@ -42,6 +42,12 @@ OF_TOPICS = (
             "spread",
             "send_to_spread",
         ),
+        (
+            "a late copy comes before messages that were there",
+            "if base + own < last_place(places, target, base) «→and false »then",
+            "spread",
+            "send_to_spread",
+        ),
         ("a dead letter gets a number lost in a failover", "«target.leaps and 16777217 or →»1"),
     ),
     *bugs_in("includes/make_ready", ("a returned copy lives as long as its record", "« and not p.shared→»")),

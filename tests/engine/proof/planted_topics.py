@@ -61,7 +61,9 @@ OF_TOPICS = (
             "cancel",
         ),
     ),
-    *bugs_in("includes/check_messages", ("the bytes of rules' changes do not count", "total «+ changes →»or 0)")),
+    *bugs_in(
+        "includes/check_messages", ("the bytes of rules' changes do not count", "total «+ changes →»or 0)", "send")
+    ),
     *bugs_in("includes/check_publish", ("a client that lost the role publishes", ") > fence «→+ 9 »then")),
     *bugs_in("includes/apply_due", ("a topic activates its scheduled messages", "if «p.topic→false» then")),
     *bugs_in("includes/delete_records", ("a record with one copy left stays counted", "elseif others == '«2→0»' then")),

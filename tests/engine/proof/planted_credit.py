@@ -28,6 +28,12 @@ DECIDER, DATES, MODEL = (
 LOADED = (DATES, DECIDER, MODEL, "tests/engine/proof/credit_machine.py")
 """The modules of a search, each after those that it imports."""
 RUNS, STEPS = 600, 400
+FIRST = {
+    "gone serials stay missing": 108,
+    "a prefix that nobody answers is used for ever": 228,
+    "interest is not answered": 296,
+}
+"""The run to begin with, for bugs that are found late. If it finds a bug no more, the search begins with run 0."""
 
 CREDIT_BUGS = (
     # -- the decider: counting
@@ -200,7 +206,8 @@ def find(bug: Bug | None, runs: int = RUNS) -> str:
 
     if bug is None:
         return detect_with_seeds(range(runs), lambda seed: run(seed, {}), lambda _: None)
-    return detect_with_seeds(range(runs), lambda seed: run(seed, texts), lambda seed: run(seed, {}))
+    seeds = [*([FIRST[bug.name]] if bug.name in FIRST else []), *range(runs)]
+    return detect_with_seeds(seeds, lambda seed: run(seed, texts), lambda seed: run(seed, {}))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Literal, final
 
 from sbredis.client import Clock
 
-__all__ = ["MovableClock", "TestClock", "movable"]
+__all__ = ["MovableClock", "TestClock", "movable", "running_loop"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END = datetime(2286, 1, 1, tzinfo=UTC)
@@ -73,7 +73,7 @@ class MovableClock(Clock):
     def when_moved(self, moved: Callable[[], None]) -> Callable[[], None]:
         """Call ``moved`` in the running loop whenever the clock is moved. Return a function that stops these calls."""
         key = object()
-        self._watchers[key] = (_running_loop(), moved)
+        self._watchers[key] = (running_loop(), moved)
 
         def unwatch() -> None:
             self._watchers.pop(key, None)
@@ -88,7 +88,7 @@ class MovableClock(Clock):
                 self._ahead += step
             else:
                 self._held += step
-        here = _running_loop()
+        here = running_loop()
         for key, (loop, moved) in list(self._watchers.items()):
             if loop is None or loop is here:
                 moved()
@@ -196,7 +196,8 @@ def _nanoseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // _MICROSECOND * 1000
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs here, if one does."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

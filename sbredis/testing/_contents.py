@@ -15,11 +15,12 @@ from sbredis.maintenance import DutyResources, Mover, TopicPublisher
 from sbredis.model import ServiceBusMessageState, ServiceBusReceivedMessage
 from sbredis.receiving import Peeking
 from sbredis.registry import path_of, split_path
+from sbredis.testing._clock import running_loop
 
 if TYPE_CHECKING:
     from sbredis.client import Entity
 
-__all__ = ["BusClients", "BusContents", "in_loop", "require_open"]
+__all__ = ["BusClients", "BusContents", "require_open"]
 
 _CLOSING = 5.0
 
@@ -81,7 +82,7 @@ class BusClients:
         """Close all clients from outside their event loops. The clients of a loop that has ended need no closing."""
         self.closed = True
         for loop in {connection_of(client).loop for client in self._made}:
-            if loop is None or loop.is_closed() or loop.is_running() or in_loop():
+            if loop is None or loop.is_closed() or loop.is_running() or running_loop() is not None:
                 continue  # the clients of this loop end with the loop
             loop.run_until_complete(self.close(loop))
 
@@ -155,12 +156,3 @@ class BusContents:
             self._mover = Mover(DutyResources.of(connection))
         with suppress(ServiceBusError):  # messages that cannot be moved now still wait, and are shown where they are
             await self._mover.move_now(lambda: self._hooks.used_in(connection.target.namespace))
-
-
-def in_loop() -> bool:
-    """Return whether an event loop runs here."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

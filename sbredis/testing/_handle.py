@@ -23,7 +23,7 @@ from sbredis.model import (
     delivered,
     outgoing,
 )
-from sbredis.testing._contents import in_loop
+from sbredis.testing._clock import running_loop
 from sbredis.testing._records import SentMessage
 from sbredis.workers import Outcome, Router, Worker
 from sbredis.workers._worker import setup_of
@@ -167,7 +167,7 @@ def handle(
 
 def handle_sync(handler: Callable[..., Any], value: object = b"", **options: Unpack[HandleOptions]) -> HandlerResult:
     """Do the same as :func:`handle` in a test without an event loop. Raises :class:`RuntimeError` in an event loop."""
-    if in_loop():
+    if running_loop() is not None:
         raise RuntimeError("handle_sync() is for tests without an event loop: write `await handle(…)` here.")
     return asyncio.run(_handle(_plan(handler, options, _locals_of_caller()), value, options))
 

@@ -129,12 +129,14 @@ async def test_a_destination_that_does_not_answer_does_not_hold_up_the_others(ur
 
 
 async def test_a_source_that_was_deleted_does_not_hold_up_the_others(url: str) -> None:
+    deleted = [f"from-{number}" for number in range(0, SOURCES, 3)]
     async with scattered(url) as flow, flow.other_client() as client:
         await send_round(flow, "one")
         async with client.maintain():
             assert len(await flow.take(SOURCES, "to")) == SOURCES
-        for number in range(0, SOURCES, 3):
-            await flow.admin.delete_queue(f"from-{number}")
+            await flow.nothing_waits(*deleted)
+        for name in deleted:
+            await flow.admin.delete_queue(name)
         left = [number for number in range(SOURCES) if number % 3]
         for number in left:
             await flow.send(f"from-{number}", f"two {number}")
@@ -149,6 +151,7 @@ async def test_sources_that_were_changed_or_made_again_are_swept_as_they_are_now
         changed = await flow.admin.get_queue("from-0")
         changed.max_delivery_count = 7
         await flow.admin.update_queue(changed)
+        await flow.nothing_waits("from-1")
         await flow.admin.delete_queue("from-1")
         await flow.admin.create_queue("from-1", forward_to="to")
         sent = await send_round(flow, "second", 3)

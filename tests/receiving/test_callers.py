@@ -5,8 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from sbredis.exceptions import ServiceBusError
 from sbredis.receiving._callers import Callers, ReceiveCall
+from tests.workers.virtual import VirtualLoop
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    return "asyncio", {"loop_factory": VirtualLoop}
 
 
 class Answerer:
@@ -83,14 +91,18 @@ async def test_no_timer_is_left_when_the_receiver_is_closed() -> None:
 
 
 async def test_each_wait_ends_at_its_own_time() -> None:
-    calls, now = callers(1, 1, 1), asyncio.get_running_loop().time()
-    late, soon, never = (calls.wait(call, until) for call, until in zip(calls, (now + 0.02, now, None), strict=True))
-    assert not await soon
-    assert not late.done()
-    assert not await late
-    assert not never.done()
-    calls[2].tell()
-    assert await never
+    calls, loop = callers(1, 1, 1), asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    with loop.jumping(lambda _: None):
+        now = loop.time()
+        late, soon, never = (calls.wait(call, at) for call, at in zip(calls, (now + 20, now + 1, None), strict=True))
+        assert not await soon
+        assert loop.time() - now < 2
+        assert not await late
+        assert loop.time() - now > 19
+        assert not never.done()
+        calls[2].tell()
+        assert await never
 
 
 async def test_a_call_that_leaves_takes_no_time_from_the_others() -> None:

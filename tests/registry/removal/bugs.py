@@ -1,82 +1,60 @@
-"""Bugs to plant in the removal of unused entities: a name, a Lua file or a module, a text and its replacement."""
+"""Bugs to plant in the removal of unused entities, in Lua files and in modules."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from tests.engine.proof.bugs import bugs_in
 
-__all__ = ["BUGS", "Bug"]
-
-_REMOVAL, _STEPS = "sbredis.registry._removal", "sbredis.registry._steps"
-
-
-class Bug(NamedTuple):
-    """A plausible programming mistake."""
-
-    name: str
-    file: str
-    right: str
-    wrong: str
-
+__all__ = ["BUGS"]
 
 BUGS = (
-    Bug("the minute of the last use is not waited for", "close", "quiet >= idle + 60000", "quiet >= idle"),
-    Bug("a scheduled message is no use", "close", "holds(SIDES[''].scheduled)\n", ""),
-    Bug("a transfer is no use", "close", "holds(SIDES[''].transfer)\n", ""),
-    Bug("dead letters that are to be forwarded are no use", "close", "holds(p.forwards_dead and SIDES.d.ready)\n", ""),
-    Bug("a batch is no use", "close", "  holds(SIDES[prefix].frozen)\n", ""),
-    Bug("an entity that forwards is idle", "close", "p.used, p.forwards", "p.used, false"),
-    Bug("a closed partition stays open", "close", "if now_closed then", "if false then"),
-    Bug("asking counts as a use", "close", "if used == 0 then", "if used < p.now then"),
-    Bug("a peek is not noted", "touch", "finish(p, '')\n", ""),
-    Bug("a peek is noted once in ten minutes", "touch", "< 60000", "< 600000"),
-    Bug("a use is noted once in ten minutes", "includes/finish", "p.used >= 60000", "p.used >= 600000"),
-    Bug(
-        "a use of a subscription is no use of its topic",
+    *bugs_in(
+        "close",
+        ("the minute of the last use is not waited for", "quiet >= idle« + 60000→»"),
+        ("a scheduled message is no use", "«holds(SIDES[''].scheduled)\n→»"),
+        ("a transfer is no use", "«holds(SIDES[''].transfer)\n→»"),
+        ("dead letters that are to be forwarded are no use", "«holds(p.forwards_dead and SIDES.d.ready)\n→»"),
+        ("a batch is no use", "«  holds(SIDES[prefix].frozen)\n→»"),
+        ("an entity that forwards is idle", "p.used, «p.forwards→false»"),
+        ("a closed partition stays open", "if «now_closed→false» then"),
+        ("asking counts as a use", "if used «== 0→< p.now» then"),
+    ),
+    *bugs_in(
+        "touch",
+        ("a peek is not noted", "«finish(p, '')\n→»"),
+        ("a peek is noted once in ten minutes", "< «60000→600000»"),
+    ),
+    *bugs_in(
         "includes/finish",
-        "redis.call('HSET', p.store, 'used', p.now)",
-        "local _ = 1",
+        ("a use is noted once in ten minutes", "p.used >= «60000→600000»"),
+        ("a use of a subscription is no use of its topic", "«redis.call('HSET', p.store, 'used', p.now)→»"),
+        ("a grant is no use", "not p.upkeep«→ and p.name ~= 'grant'»"),
     ),
-    Bug("a grant is no use", "includes/finish", "not p.upkeep", "not p.upkeep and p.name ~= 'grant'"),
-    Bug("an update is no use", "configure", "(ARGV[10] == '1' or", "("),
-    Bug("a topic is quiet while its subscriptions are used", "quiet", "if topic == '1' then", "if false then"),
-    Bug("a topic tells a use twice as old", "quiet", "now - last)", "(now - last) * 2)"),
-    Bug(
-        "a removal does not see that it was taken back",
-        _REMOVAL,
-        "\n    record = await steps.deleting(record, until)\n",
-        "\n    seen = await steps.ask(steps.registry.read(record.path), until, record.path)\n"
-        "    record = await steps.deleting(seen or record, until)\n",
+    *bugs_in("configure", ("an update is no use", "(«ARGV[10] == '1' or→»")),
+    *bugs_in(
+        "quiet",
+        ("a topic is quiet while its subscriptions are used", "if «topic == '1'→false» then"),
+        ("a topic tells a use twice as old", "«now - last)→(now - last) * 2)»"),
     ),
-    Bug(
-        "the subscriptions of a topic stay open",
-        _REMOVAL,
-        'if quiet is None and record.kind == "topic":',
-        "if False:",
+    *bugs_in(
+        "sbredis.registry._removal",
+        (
+            "a removal does not see that it was taken back",
+            "deleting(«record→await steps.read(record.path, until) or record», until)\n    await steps",
+        ),
+        ("the subscriptions of a topic stay open", 'if «quiet is None and record.kind == "topic"→False»:'),
+        (
+            "unreachable partitions are idle",
+            "«→with suppress(*UNREACHABLE):\n            »await partitions.everywhere(record, ask, min(",
+        ),
+        (
+            "a remover makes the partitions of a deleted entity again",
+            "        await «steps.restored(record, until)→partitions.everywhere(record, partitions.make, until)»\n",
+        ),
+        ("partitions are only asked", "record, idle, record.version« + 1→», until)\n        if quiet is None and"),
     ),
-    Bug(
-        "unreachable partitions are idle",
-        _REMOVAL,
-        "        await partitions.everywhere(record, ask, min(until, loop_time() + PATIENCE))\n",
-        "        with suppress(*UNREACHABLE):\n"
-        "            await partitions.everywhere(record, ask, min(until, loop_time() + PATIENCE))\n",
+    *bugs_in(
+        "sbredis.registry._steps",
+        ("a subscription is opened without its topic", "«await self._topic_kept(record, record.parent, until)→pass»"),
+        ("taking back gives the same version", 'state="active"«, version=record.version + 1→»)'),
     ),
-    Bug(
-        "a remover makes the partitions of a deleted entity again",
-        _REMOVAL,
-        "        await steps.restored(record, until)\n",
-        "        await partitions.everywhere(record, partitions.make, until)\n",
-    ),
-    Bug(
-        "partitions are only asked",
-        _REMOVAL,
-        "record, idle, record.version + 1, until)\n        if quiet is None and",
-        "record, idle, record.version, until)\n        if quiet is None and",
-    ),
-    Bug(
-        "a subscription is opened without its topic",
-        _STEPS,
-        "await self._topic_kept(record, record.parent, until)",
-        "pass",
-    ),
-    Bug("taking back gives the same version", _STEPS, 'state="active", version=record.version + 1)', 'state="active")'),
 )

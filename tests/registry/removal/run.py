@@ -33,8 +33,9 @@ from sbredis.registry._steps import Steps
 from sbredis.servers import LocalServer
 from sbredis.transport import Transport, forget_memory
 from tests.engine.opening import open_with_scripts
+from tests.engine.proof.bugs import Bug
 from tests.engine.proof.hosts import with_texts_replaced
-from tests.registry.removal.bugs import BUGS, Bug
+from tests.registry.removal.bugs import BUGS
 from tests.registry.removal.scenes import SCENES, Scenes
 from tests.registry.removal.wanted import WANTED
 from tests.registry.removal.witness import Read, Witness

@@ -8,9 +8,10 @@ import pytest
 
 from sbredis.engine._expansion import expand
 from sbredis.engine._lua_files import read_source
+from tests.engine.proof.bugs import Bug
 from tests.engine.proof.hosts import with_texts_replaced
 from tests.offenders import for_each
-from tests.registry.removal.bugs import BUGS, Bug
+from tests.registry.removal.bugs import BUGS
 from tests.registry.removal.run import find, lacking, planted, prove
 
 # Each of these bugs is in a different mechanism.

@@ -269,12 +269,9 @@ class Bench:
     async def complete(self, *held: Held) -> Settled:
         return await self.tell(self.partition.complete(self.call_id(), [one.lock() for one in held]))
 
-    async def abandon(
-        self, *held: Held, changes: bytes = b"", delay: int = 0, counted: bool = True, interrupted: bool = False
-    ) -> Settled:
+    async def abandon(self, *held: Held, changes: bytes = b"", delay: int = 0, counted: bool = True) -> Settled:
         locks = [one.lock(changes, delay) for one in held]
-        request = self.partition.abandon(self.call_id(), locks, counted=counted, interrupted=interrupted)
-        return await self.tell(request)
+        return await self.tell(self.partition.abandon(self.call_id(), locks, counted=counted))
 
     async def defer(self, *held: Held, changes: bytes = b"") -> Settled:
         return await self.tell(self.partition.defer(self.call_id(), [one.lock(changes) for one in held]))
@@ -282,9 +279,8 @@ class Bench:
     async def dead_letter(self, *held: Held, changes: bytes = b"") -> Settled:
         return await self.tell(self.partition.dead_letter(self.call_id(), [one.lock(changes) for one in held]))
 
-    async def renew(self, *held: Held, leases: Sequence[str] = ()) -> Renewed:
-        locks = [one.lock() for one in held]
-        return await self.tell(self.partition.renew(self.call_id(), locks, leases))
+    async def renew(self, *held: Held) -> Renewed:
+        return await self.tell(self.partition.renew(self.call_id(), [one.lock() for one in held]))
 
     async def redrive(self, *names: str, time_to_live: int | None = None, changes: bytes = b"") -> Redriven:
         """Move dead letters back to the main side."""

@@ -1,11 +1,10 @@
-"""The behaviour of a queue, from the beginning: each test shows one promise to its users.
+"""What an entity promises to its users, from the first message on: each test shows one promise.
 
-The first parts are sending, receiving, settling and deferring. Dead letters, time and administration follow.
-test_further_fundamentals.py shows sessions, topics, transactions and moves. Waiting is in test_waiting.py, looking for
-messages without receiving them in test_looks.py, and repeated calls are in test_repetition.py.
+The first parts are about a queue: sending, receiving, settling, deferring, dead letters, time and administration.
+Sessions, topics, transactions and moves follow. Repeated calls are in test_repetition.py.
 
-The details are not here: the state machine (proof/machine.py) makes any calls in any order, and compares each answer
-and all stored data with the model.
+The details are not here: the state machines in proof/ make any calls in any order. They compare each answer and all
+stored data with the model.
 """
 
 from __future__ import annotations
@@ -14,15 +13,20 @@ from dataclasses import replace
 
 import pytest
 
-from sbredis.engine import Lock, Outgoing, new_token
+from sbredis.engine import Copy, Lock, Outgoing, TransactedSend, read_record
 from sbredis.exceptions import MessagingEntityDisabledError
 from tests.engine.bench import SETTINGS, START, Bench, set_to
+from tests.engine.holding import accept, holder, listed, of_session, peeked, traces
+from tests.engine.moves import A, Town, body_of
 from tests.engine.taking import first_token
+from tests.engine.topics import Topic
+from tests.engine.transactions import World
 
 pytestmark = pytest.mark.conformance
 
 WINDOW = 60_000
 LOCK = SETTINGS.lock_duration
+ONE = "one-one-AAB"
 
 either_way = pytest.mark.parametrize(
     "settings", [SETTINGS, replace(SETTINGS, dead_letter_expired=True)], ids=["gone", "kept"]
@@ -58,22 +62,6 @@ async def test_messages_come_in_the_order_in_which_they_were_sent(bench: Bench) 
     assert await bench.payloads() == [b"one", b"two", b"three"]
 
 
-async def test_a_receiver_gets_at_most_the_messages_that_it_wants(bench: Bench) -> None:
-    """A receiver gets no more messages than it wants, however many there are."""
-    await bench.send(b"one", b"two", b"three")
-    assert [message.payload for message in await bench.receive(2)] == [b"one", b"two"]
-    assert [message.payload for message in await bench.receive(2)] == [b"three"]
-
-
-async def test_a_receiver_gets_the_messages_that_fit_its_room_but_at_least_one(bench: Bench) -> None:
-    """A message that is larger than the room is received alone."""
-    await bench.send(b"x" * 100, b"y" * 100, b"z")
-    received = await bench.tell(bench.receiving(first_token(), 10, room=50))
-    assert [message.name for message in received.messages] == ["1"]
-    received = await bench.tell(bench.receiving(first_token(), 10, room=130))
-    assert [message.name for message in received.messages] == ["2"]
-
-
 async def test_a_received_payload_has_exactly_the_bytes_that_were_sent(bench: Bench) -> None:
     """A body may be any bytes, even none."""
     payloads = [bytes(range(256)), b"", b"a\r\nb;c\x00", "ü".encode() * 5000]
@@ -106,14 +94,6 @@ async def test_messages_of_a_more_urgent_level_come_first(bench: Bench) -> None:
     """Within a level, messages come in the order in which they were sent."""
     await bench.send_all(*(Outgoing(b"%d" % level, level=level) for level in (7, 3, 0, 3, 0)))
     assert await bench.payloads() == [b"0", b"0", b"3", b"3", b"7"]
-
-
-async def test_a_received_message_has_its_level_and_enqueued_time(bench: Bench) -> None:
-    """A receiver gets the level and the enqueued time with the message."""
-    await bench.send(b"m", level=5)
-    bench.later(1234)
-    record = (await bench.one()).record
-    assert (record.level, record.enqueued, record.payload) == (5, START, b"m")
 
 
 async def test_one_call_sends_a_thousand_messages_and_one_call_receives_them(bench: Bench) -> None:
@@ -155,33 +135,6 @@ async def test_a_settlement_after_the_lock_has_ended_reports_a_lost_lock(bench: 
     assert (await bench.one()).deliveries == 2
 
 
-async def test_a_lock_belongs_to_the_token_that_took_it(bench: Bench) -> None:
-    """A made-up token, or the token of another message, settles nothing."""
-    await bench.send(b"one", b"two")
-    one, two = await bench.one(), await bench.one()
-    for stranger in (Lock(two.token, one.name), Lock(new_token(), one.name)):
-        settled = await bench.tell(bench.partition.complete(bench.call_id(), [stranger]))
-        assert settled.lost == (one.name,)
-    assert (await bench.complete(one, two)).lost == ()
-
-
-async def test_a_message_can_be_settled_only_once(bench: Bench) -> None:
-    """A second settlement of a message reports a lost lock, in the same call or in a later one."""
-    await bench.send(b"one", b"two")
-    one, two = await bench.receive()
-    assert (await bench.complete(one, one, two)).lost == (one.name,)
-    assert (await bench.complete(two)).lost == (two.name,)
-
-
-async def test_a_call_settles_the_locked_messages_and_returns_the_names_of_the_others(bench: Bench) -> None:
-    """A lost lock of one message in a batch does not affect the others."""
-    await bench.send(b"one", b"two", b"three")
-    one, two, three = await bench.receive()
-    await bench.complete(two)
-    assert (await bench.complete(one, two, three)).lost == (two.name,)
-    assert (await bench.count()).locked == 0
-
-
 async def test_a_renewed_lock_lasts_for_the_full_duration_again(bench: Bench) -> None:
     """A lock can be renewed any number of times; its holder keeps the token."""
     await bench.send(b"one", b"two")
@@ -192,99 +145,6 @@ async def test_a_renewed_lock_lasts_for_the_full_duration_again(bench: Bench) ->
         assert (renewed.lock, renewed.lost, renewed.apart) == (SETTINGS.lock_duration, (), ())
         assert await bench.receive() == []
     assert (await bench.complete(*held)).lost == ()
-
-
-async def test_a_message_renewed_alone_keeps_its_token_and_has_a_lease_of_its_own(bench: Bench) -> None:
-    """The other messages of its lease keep their lock time."""
-    await bench.send(b"one", b"two", b"three")
-    one, two, three = await bench.receive()
-    bench.later(SETTINGS.lock_duration - 1)
-    assert (await bench.renew(two)).apart == (two.name,)
-    bench.later(1)
-    assert [message.payload for message in await bench.receive()] == [b"one", b"three"]
-    assert (await bench.complete(one, two, three)).lost == (one.name, three.name)
-
-
-async def test_a_message_renewed_alone_stays_locked_until_the_later_of_its_leases_ends(bench: Bench) -> None:
-    """Its holder renews the lease of all messages, and another process renews this message: neither ends the other."""
-    await bench.send(b"one", b"two")
-    one, two = await bench.receive()
-    assert (await bench.renew(two)).apart == (two.name,)
-    bench.later(SETTINGS.lock_duration - 1)
-    assert (await bench.renew(leases=[one.token])).ended == ()
-    bench.later(SETTINGS.lock_duration - 1)
-    assert await bench.receive() == []
-    assert (await bench.renew(leases=[two.token + two.name])).ended == (two.token + two.name,)
-    assert (await bench.renew(two)).apart == (two.name,)
-    bench.later(1)
-    assert [message.payload for message in await bench.receive()] == [b"one"]
-    assert (await bench.renew(leases=[two.token + two.name])).ended == ()
-    assert (await bench.complete(one, two)).lost == (one.name,)
-
-
-async def test_renewing_all_messages_of_a_lease_extends_it_and_the_leases_of_single_messages(bench: Bench) -> None:
-    """So the key of a lease that was given to a message stays valid."""
-    await bench.send(b"one", b"two", b"three")
-    one, two, three = await bench.receive()
-    await bench.complete(two)
-    assert (await bench.renew(three)).apart == (three.name,)
-    for _ in range(2):
-        bench.later(SETTINGS.lock_duration - 1)
-        assert (await bench.renew(one, three)).apart == ()
-    assert (await bench.renew(leases=[one.token, three.token + three.name])).ended == ()
-    assert (await bench.complete(one, three)).lost == ()
-    assert not any(key.endswith((":leases", ":locks")) for key in await bench.whole())
-
-
-async def test_a_whole_lease_can_be_renewed_by_its_token(bench: Bench) -> None:
-    """All messages that the lease still holds stay locked under the same token. A lease that has ended is named."""
-    await bench.send(b"one", b"two", b"three")
-    one, two, three = await bench.receive()
-    await bench.complete(two)
-    bench.later(SETTINGS.lock_duration - 1)
-    stranger = new_token()
-    renewed = await bench.renew(leases=[one.token, stranger])
-    assert renewed == (False, SETTINGS.lock_duration, (), (), (stranger,))
-    bench.later(SETTINGS.lock_duration - 1)
-    assert await bench.receive() == []
-    assert (await bench.complete(three)).lost == ()
-    bench.later(1)
-    assert (await bench.renew(leases=[one.token])).ended == (one.token,)
-    assert [message.payload for message in await bench.receive()] == [b"one"]
-
-
-async def test_a_dead_letter_that_cannot_be_dead_lettered_keeps_its_own_lease(bench: Bench) -> None:
-    await bench.send(b"one", b"two")
-    await bench.dead_letter(*await bench.receive())
-    one, two = await bench.receive(side="d")
-    bench.later(SETTINGS.lock_duration - 1)
-    assert (await bench.renew(one)).apart == (one.name,)
-    assert (await bench.dead_letter(one)).unfit == (one.name,)
-    bench.later(1)
-    assert (await bench.complete(one, two)).lost == (two.name,)
-
-
-async def test_a_lease_can_be_renewed_in_part_and_then_as_a_whole_by_one_call(bench: Bench) -> None:
-    await bench.send(b"one", b"two")
-    one, two = await bench.receive()
-    bench.later(SETTINGS.lock_duration - 1)
-    renewed = await bench.renew(two, leases=[one.token])
-    assert (renewed.apart, renewed.ended) == ((two.name,), ())
-    bench.later(SETTINGS.lock_duration - 1)
-    assert (await bench.complete(one, two)).lost == ()
-
-
-async def test_a_changed_lock_duration_applies_from_the_next_lock_or_renewal(bench: Bench) -> None:
-    """A message that is already locked stays locked for the time that was promised."""
-    await bench.send(b"one", b"two")
-    old = await bench.one()
-    await bench.change(lock_duration=1000)
-    new = await bench.one()
-    bench.later(1000)
-    assert (await bench.one()).name == new.name
-    assert (await bench.renew(old)).lock == 1000
-    bench.later(1000)
-    assert (await bench.complete(old)).lost == (old.name,)
 
 
 # -- returning messages ------------------------------------------------------------------------------------------------
@@ -303,15 +163,6 @@ async def test_an_abandoned_message_returns_to_its_own_place(bench: Bench) -> No
     ]
 
 
-async def test_an_abandoned_message_keeps_its_level(bench: Bench) -> None:
-    """The message returns among the messages of the same level."""
-    await bench.send(b"urgent", level=1)
-    await bench.send(b"first", b"second", level=4)
-    urgent, first = await bench.receive(2)
-    await bench.abandon(first, urgent)
-    assert await bench.payloads() == [b"urgent", b"first", b"second"]
-
-
 async def test_a_message_abandoned_with_a_delay_comes_back_after_the_delay(bench: Bench) -> None:
     """Later messages are received during the delay. Then the message has its old place again."""
     await bench.send(b"one", b"two")
@@ -324,96 +175,6 @@ async def test_a_message_abandoned_with_a_delay_comes_back_after_the_delay(bench
     bench.later(1)
     one = await bench.one()
     assert (one.payload, one.deliveries) == (b"one", 2)
-
-
-async def test_the_delivery_after_an_interruption_reports_it(bench: Bench) -> None:
-    """The mark ends with that delivery, unless it is released unread. The interruption is not counted as a failure."""
-    await bench.send(b"m")
-    for end in ("lapse", "defer"):
-        message = await bench.one()
-        assert not message.delivery.interrupted
-        await bench.abandon(message, interrupted=True)
-        message = await bench.one()
-        assert message.delivery.interrupted
-        assert (await bench.renew(message)).lost == ()
-        await bench.abandon(message, counted=False)
-        message = await bench.one()
-        assert message.delivery.interrupted
-        if end == "lapse":
-            bench.later(SETTINGS.lock_duration)
-        else:
-            await bench.defer(message)
-    (message,), _ = await bench.receive_deferred(message.name)
-    assert (message.delivery.interrupted, message.deliveries) == (False, 3)
-    await bench.abandon(message, interrupted=True)
-    (message,), _ = await bench.receive_deferred(message.name)
-    assert message.delivery.interrupted
-
-
-async def test_the_delivery_of_a_dead_letter_after_an_interruption_reports_it(bench: Bench) -> None:
-    await bench.send(b"m")
-    message = await bench.one()
-    await bench.abandon(message, interrupted=True)
-    await bench.dead_letter(await bench.one())
-    message = await bench.one(side="d")
-    assert not message.delivery.interrupted
-    await bench.abandon(message, interrupted=True)
-    message = await bench.one(side="d")
-    assert message.delivery.interrupted
-    await bench.abandon(message)
-    await bench.redrive(message.name)
-    assert not (await bench.one()).delivery.interrupted
-
-
-async def test_giving_a_message_back_unread_does_not_increase_its_delivery_count(bench: Bench) -> None:
-    """A message that is given back unread, even many times, is as if it had never been received."""
-    await bench.send(b"m")
-    before = await bench.whole()
-    for _ in range(SETTINGS.max_delivery_count + 1):
-        message = await bench.one()
-        assert message.deliveries == 1
-        await bench.abandon(message, counted=False)
-    after = await bench.whole()
-    kinds = (":order", ":entries", ":leases", ":locks", ":due", ":m0")
-    for kind in kinds:
-        key = next(key.decode() for key in bench.partition.keys if key.decode().endswith(kind))
-        assert after.get(key) == before.get(key)
-
-
-async def test_changed_properties_are_kept_until_they_are_changed_again(bench: Bench) -> None:
-    """The next delivery has the changed properties. They stay if that delivery changes none."""
-    await bench.send(b"m")
-    await bench.abandon(await bench.one(), changes=b"\x00first;1")
-    message = await bench.one()
-    assert message.changes == b"\x00first;1"
-    await bench.change(max_delivery_count=4)
-    await bench.abandon(message)
-    message = await bench.one()
-    assert message.changes == b"\x00first;1"
-    assert message.deliveries == 3
-    await bench.defer(message, changes=b"second")
-    ((message,), _) = await bench.receive_deferred(message.name)
-    assert (message.changes, message.payload) == (b"second", b"m")
-
-
-async def test_giving_a_message_back_unread_may_change_its_properties(bench: Bench) -> None:
-    """The changed properties are the only sign that the message was received."""
-    await bench.send(b"m")
-    await bench.abandon(await bench.one(), changes=b"seen", counted=False)
-    message = await bench.one()
-    assert (message.changes, message.deliveries) == (b"seen", 1)
-
-
-async def test_changed_properties_count_as_stored_bytes_until_the_message_is_gone(bench: Bench) -> None:
-    """The bytes of the last changes count among the bytes of the queue; those of earlier changes do not."""
-    await bench.send(b"m")
-    bare = (await bench.count()).bytes
-    await bench.abandon(await bench.one(), changes=b"x" * 100)
-    assert (await bench.count()).bytes == bare + 100
-    await bench.abandon(await bench.one(), changes=b"x" * 10)
-    assert (await bench.count()).bytes == bare + 10
-    await bench.complete(await bench.one())
-    assert (await bench.count()).bytes == 0
 
 
 # -- deferring ---------------------------------------------------------------------------------------------------------
@@ -432,89 +193,7 @@ async def test_a_deferred_message_is_received_by_its_number_only(bench: Bench) -
     assert await bench.receive_deferred(one.name) == ([], (one.name,))
 
 
-async def test_a_call_receives_all_of_its_deferred_messages_or_none(bench: Bench) -> None:
-    """If one of the messages is not deferred here, the answer names that message, and the call gives out none."""
-    await bench.send(b"one", b"two", b"three")
-    one, two, three = await bench.receive()
-    await bench.defer(one, three)
-    await bench.abandon(two)
-    assert await bench.receive_deferred("1", "2", "3", "9", "d1") == ([], ("2", "9", "d1"))
-    held, missing = await bench.receive_deferred("3", "1")
-    assert ([message.payload for message in held], missing) == ([b"three", b"one"], ())
-    assert await bench.receive_deferred("1", "3") == ([], ("1", "3"))
-
-
-async def test_a_deferred_message_whose_delivery_failed_is_deferred_again(bench: Bench) -> None:
-    """After an abandon, an unread return or a lapse, deliveries are counted as usual, and no delay applies."""
-    await bench.change(max_delivery_count=4)
-    await bench.send(b"m")
-    await bench.defer(await bench.one())
-    ((message,), _) = await bench.receive_deferred("1")
-    await bench.abandon(message, delay=5000)
-    assert await bench.states() == {"1": "f"}
-    ((message,), _) = await bench.receive_deferred("1")
-    assert message.deliveries == 3
-    await bench.abandon(message, counted=False)
-    ((message,), _) = await bench.receive_deferred("1")
-    assert message.deliveries == 3
-    bench.later(SETTINGS.lock_duration)
-    assert await bench.receive() == []
-    assert await bench.states() == {"1": "f"}
-    ((message,), _) = await bench.receive_deferred("1")
-    assert message.deliveries == 4
-
-
-async def test_deferred_messages_are_locked_like_other_messages(bench: Bench) -> None:
-    """The locks of deferred messages can be renewed and ended, one by one or all together."""
-    names = await bench.send(b"one", b"two", b"three")
-    await bench.defer(*await bench.receive())
-    held, _ = await bench.receive_deferred(*names)
-    bench.later(SETTINGS.lock_duration - 1)
-    assert (await bench.renew(*held)).apart == ()
-    bench.later(SETTINGS.lock_duration - 1)
-    one, two, three = held
-    assert (await bench.complete(two)).lost == ()
-    assert (await bench.renew(one, three)).apart == ()
-    assert (await bench.complete(one, three)).lost == ()
-    assert not any(key.endswith((":leases", ":locks")) for key in await bench.whole())
-
-
-async def test_a_deferred_message_can_be_received_and_deleted(bench: Bench) -> None:
-    """The call names the messages by number, and deletes them."""
-    await bench.send(b"one", b"two")
-    await bench.defer(*await bench.receive())
-    held, _ = await bench.receive_deferred("1", "2", mode="delete")
-    assert [message.payload for message in held] == [b"one", b"two"]
-    counts = await bench.count()
-    assert (counts.deferred, counts.locked, counts.bytes) == (0, 0, 0)
-
-
 # -- statuses ----------------------------------------------------------------------------------------------------------
-
-
-async def test_a_queue_that_is_disabled_for_sending_can_still_be_received_from(bench: Bench) -> None:
-    """With SendDisabled, receivers can still empty the queue."""
-    await bench.send(b"m")
-    await bench.change(status="SendDisabled")
-    with pytest.raises(MessagingEntityDisabledError, match="SendDisabled"):
-        await bench.send(b"n")
-    assert (await bench.complete(await bench.one())).lost == ()
-
-
-async def test_a_queue_that_is_disabled_for_receiving_can_still_be_sent_to(bench: Bench) -> None:
-    """ReceiveDisabled also applies to deferred messages and dead letters."""
-    await bench.send(b"m")
-    await bench.defer(await bench.one())
-    await bench.change(status="ReceiveDisabled")
-    await bench.send(b"n")
-    with pytest.raises(MessagingEntityDisabledError, match="ReceiveDisabled"):
-        await bench.receive()
-    with pytest.raises(MessagingEntityDisabledError, match="ReceiveDisabled"):
-        await bench.receive(side="d")
-    with pytest.raises(MessagingEntityDisabledError, match="ReceiveDisabled"):
-        await bench.receive_deferred("1")
-    await bench.change(status="Active")
-    assert await bench.payloads() == [b"n"]
 
 
 async def test_received_messages_can_be_settled_in_every_status(bench: Bench) -> None:
@@ -549,18 +228,6 @@ async def test_a_message_with_too_many_failed_deliveries_becomes_a_dead_letter(b
     dead = await bench.one(side="d")
     assert (dead.name, dead.reason, dead.payload) == ("d1", "M", b"m")
     assert dead.deliveries == SETTINGS.max_delivery_count + 1
-
-
-async def test_a_message_can_be_made_a_dead_letter_with_changed_properties(bench: Bench) -> None:
-    """The changed properties can include the dead-letter reason and description."""
-    await bench.send(b"one", b"two")
-    one, two = await bench.receive()
-    assert await bench.dead_letter(one, changes=b"because") == await bench.dead_letter(two)
-    held = await bench.receive(side="d")
-    assert [(message.payload, message.reason, message.changes) for message in held] == [
-        (b"one", "A", b"because"),
-        (b"two", "A", b""),
-    ]
 
 
 async def test_dead_letters_are_received_and_completed_like_messages_of_a_queue(bench: Bench) -> None:
@@ -619,29 +286,6 @@ async def test_an_expired_message_is_never_received(bench: Bench) -> None:
     assert ((await bench.count()).bytes > 0) is kept
 
 
-@either_way
-@pytest.mark.parametrize("longer", [False, True], ids=["alone", "behind longer ones"])
-async def test_a_locked_message_expires_no_sooner_than_its_lock_ends(bench: Bench, longer: bool) -> None:
-    """The holder can still complete the message. If the holder gives it back, even with a delay, it expires."""
-    if longer:
-        await bench.send(b"longer", time_to_live=100_000)
-        await bench.complete(await bench.one())
-    await bench.send(b"done", b"abandoned", b"delayed", b"unread", b"lapsed", time_to_live=1000)
-    done, abandoned, delayed, unread, _ = await bench.receive()
-    bench.later(1000)
-    assert (await bench.count()).locked == 5
-    assert (await bench.complete(done)).lost == ()
-    await bench.abandon(abandoned)
-    await bench.abandon(delayed, delay=1)
-    await bench.abandon(unread, counted=False)
-    counts = await bench.count()
-    assert (counts.active, counts.delayed, counts.locked) == (0, 0, 1)
-    bench.later(LOCK)
-    assert await bench.receive() == []
-    kept = [b"abandoned", b"delayed", b"unread", b"lapsed"] if bench.partition.settings.dead_letter_expired else []
-    assert await expired(bench) == kept
-
-
 async def test_a_scheduled_message_becomes_active_at_its_due_time(bench: Bench) -> None:
     """The time is exact to the millisecond. The message gets a new number, higher than those of all messages sent
     meanwhile.
@@ -656,32 +300,7 @@ async def test_a_scheduled_message_becomes_active_at_its_due_time(bench: Bench) 
     assert (await bench.count()).scheduled == 0
 
 
-async def test_a_call_cancels_all_of_its_scheduled_messages_or_none(bench: Bench) -> None:
-    """If a message is not scheduled, or no longer scheduled, the answer names it and the call cancels none."""
-    await bench.send(b"one", b"two", due=START + 1000)
-    await bench.send(b"active")
-    assert await bench.cancel("1", "3", "9", "d1") == ("3", "9", "d1")
-    assert await bench.states() == {"1": "s", "2": "s", "3": "a"}
-    assert await bench.cancel("1") == ()
-    assert await bench.cancel("1") == ("1",)
-    bench.later(1000)
-    assert await bench.cancel("2") == ("2",)
-    assert await bench.payloads() == [b"active", b"two"]
-
-
 # -- administration ----------------------------------------------------------------------------------------------------
-
-
-async def test_a_peek_shows_the_same_values_as_a_receive(bench: Bench) -> None:
-    """A peek shows the delivery failures, the dead-letter reason, and the changed properties."""
-    await bench.send(b"one", b"two")
-    one, two = await bench.receive()
-    await bench.abandon(one, changes=b"seen")
-    await bench.dead_letter(two, changes=b"why")
-    (shown,) = await bench.peek()
-    assert (shown.failures, shown.reason, shown.changes) == (1, "-", b"seen")
-    (shown,) = await bench.peek(side="d")
-    assert (shown.failures, shown.reason, shown.changes) == (0, "A", b"why")
 
 
 async def test_a_purge_deletes_messages_enqueued_before_a_time(bench: Bench) -> None:
@@ -708,14 +327,147 @@ async def test_a_message_sent_again_within_the_window_is_dropped(bench: Bench) -
     assert [(message.name, message.payload) for message in held] == [("1", b"first"), ("3", b"other")]
 
 
-@set_to(duplicate_window=WINDOW)
-async def test_the_window_begins_with_the_first_message_of_an_id(bench: Bench) -> None:
-    """Duplicates do not extend the window, and completing the first message does not shorten it."""
-    await bench.send(b"first", message_id=b"id")
-    await bench.complete(await bench.one())
-    for passed in (WINDOW // 2, WINDOW // 2 - 1):
-        bench.later(passed)
-        assert (await bench.send_all(Outgoing(b"again", message_id=b"id"))).dropped == 1
-    bench.later(1)
-    assert (await bench.send_all(Outgoing(b"anew", message_id=b"id"))).dropped == 0
-    assert await bench.payloads() == [b"anew"]
+# -- sessions ----------------------------------------------------------------------------------------------------------
+
+
+@set_to(sessions=True)
+async def test_a_session_is_given_to_one_receiver_at_a_time(bench: Bench) -> None:
+    """A receiver accepts a session by name, with or without messages, for one lock duration."""
+    first = await accept(bench, "s")
+    assert (first.outcome, first.session, first.lock) == ("taken", "s", LOCK)
+    before = await traces(bench)
+    second = await accept(bench, "s")
+    assert (second.outcome, second.session, second.lock) == ("locked", "s", 0)
+    assert await traces(bench) == before
+    assert (await accept(bench, "t")).outcome == "taken"
+    bench.later(LOCK)
+    assert (await accept(bench, "s")).outcome == "taken"
+
+
+@set_to(sessions=True)
+async def test_a_session_gives_out_only_its_own_messages_and_in_order(bench: Bench) -> None:
+    await bench.send(*(of_session(name, b"%d" % number) for number in range(6) for name in ("a", "b")))
+    one, other = await holder(bench, "a"), await holder(bench, "b")
+    assert await one.bodies(2) == [b"0", b"1"]
+    assert await other.bodies(4) == [b"0", b"1", b"2", b"3"]
+    assert await one.bodies() == [b"2", b"3", b"4", b"5"]
+    assert await one.bodies() == []
+
+
+@set_to(sessions=True)
+async def test_a_session_state_stays_until_it_is_cleared(bench: Bench) -> None:
+    mine = await holder(bench, "s")
+    assert await mine.get_state() is None
+    for state in (b"one", b"", b"\x00\xff" * 100):
+        await mine.set_state(state)
+        assert await mine.get_state() == state
+    assert await peeked(bench, "s") == b"\x00\xff" * 100
+    await mine.release()
+    assert await peeked(bench, "s") == b"\x00\xff" * 100
+    assert await peeked(bench, "unknown") is None
+    assert (await listed(bench)).names == ("s",)
+    bench.later(10 * LOCK)
+    mine = await holder(bench, "s")
+    assert await mine.get_state() == b"\x00\xff" * 100
+    await mine.set_state(None)
+    assert await mine.get_state() is None
+    await mine.set_state(None)
+    await mine.release()
+    assert await traces(bench) == {}
+
+
+# -- topics ------------------------------------------------------------------------------------------------------------
+
+
+async def test_each_subscription_receives_its_matching_messages(topic: Topic) -> None:
+    await topic.publish((b"both", (0, 1)), (b"first", (0,)), (b"second", (1,)))
+    assert await topic.payloads(topic.one) == [b"both", b"first"]
+    assert await topic.payloads(topic.two) == [b"both", b"second"]
+    assert await topic.payloads(topic.brief) == []
+
+
+async def test_a_record_of_several_subscriptions_is_stored_once_and_deleted_after_the_last(topic: Topic) -> None:
+    await topic.publish((b"x" * 100, (0, 1, 2)))
+    weight = await topic.bytes()
+    assert await topic.stored() == 1
+    assert 100 <= weight < 200
+    for carrier in (topic.two, topic.brief):
+        token = first_token()
+        (message,) = (await topic.receive(carrier, token)).messages
+        await topic.tell(carrier.complete(topic.call_id(), [Lock(token, message.name)]))
+        assert await topic.stored() == 1
+        assert await topic.bytes() == weight
+    token = first_token()
+    (message,) = (await topic.receive(topic.one, token)).messages
+    await topic.tell(topic.one.complete(topic.call_id(), [Lock(token, message.name)]))
+    assert await topic.stored() == 0
+    assert await topic.bytes() == 0
+    assert await topic.transport.command("EXISTS", topic.topic.keys[9], key=topic.topic.keys[9]) == 0
+
+
+async def test_a_scheduled_message_waits_on_the_topic_and_uses_later_routes(topic: Topic) -> None:
+    """The topic does not activate the message. A client finds the due message, judges it and publishes it by number."""
+    later = [Outgoing(b"later", 5000, 2, due=START + 1000), Outgoing(b"latest", due=START + 2000)]
+    sent = await topic.hand_out([Outgoing(b"now"), *later], [[Copy(0)], [], []])
+    assert (sent.first, sent.scheduled) == (1, (2, 3))
+    assert await shown_ripe(topic) == []
+    topic.now += 999
+    await topic.tell(topic.topic.due(topic.call_id()))
+    assert await shown_ripe(topic) == []
+    topic.now += 1
+    assert (await topic.tell(topic.topic.due(topic.call_id()))).due == 1
+    assert await shown_ripe(topic) == [("2", b"later")]
+    assert [message.state for message in (await topic.tell(topic.topic.peek(0, 10, call_id=topic.at()))).messages] == [
+        "s",
+        "s",
+    ]
+    topic.now += 10
+    sent = await topic.hand_out([Outgoing(b"", origin="2")], [[Copy(0), Copy(1, b"changed")]], fence=7)
+    assert (sent.first, sent.dropped) == (4, 0)
+    assert await shown_ripe(topic) == []
+    given = await topic.taken(topic.one)
+    assert [message.name for message in given] == ["1", "4"]
+    record = read_record(given[1].record)
+    assert (record.payload, record.level, record.enqueued, record.expires) == (b"later", 2, topic.now, topic.now + 5000)
+    (other,) = await topic.taken(topic.two)
+    assert (other.name, other.changes) == ("4", b"changed")
+    counts = await topic.tell(topic.topic.count(topic.at()))
+    assert (counts.scheduled, counts.due) == (1, 990)
+
+
+async def shown_ripe(topic: Topic, wanted: int = 10, room: int = 1000) -> list[tuple[str, bytes]]:
+    """Return the messages that are to be published by now."""
+    shown = await topic.tell(topic.topic.ripe(wanted, room=room, call_id=topic.at()))
+    return [(message.name, read_record(message.record).payload) for message, _ in shown]
+
+
+# -- transactions ------------------------------------------------------------------------------------------------------
+
+
+async def test_an_input_is_completed_and_its_outputs_are_sent_together(world: World) -> None:
+    await world.send("a", b"input")
+    locks = await world.lock("a", ONE)
+    done = await world.transact(
+        world.settling("complete", "a", *locks), world.sending("b", Outgoing(b"one"), Outgoing(b"two"))
+    )
+    assert done.results == (None, TransactedSend(1, (), ()))
+    assert (await world.bodies("a"), await world.bodies("b")) == ([], [b"one", b"two"])
+
+
+# -- moves -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_batch_goes_to_its_destination_in_three_calls(town: Town) -> None:
+    await town.send("q", b"one", b"two", b"three")
+    waiting = await town.waiting()
+    assert [body_of(each) for each in waiting.messages] == [b"one", b"two", b"three"]
+    assert (waiting.now, waiting.batches, waiting.onward, waiting.more) == (START, (), 0, False)
+    batch = await town.freeze(A, *waiting.messages)
+    assert batch is not None
+    assert (batch.destination, batch.names, batch.incarnation) == (A, ("1", "2", "3"), "the-a")
+    taken = await town.tell(town.taking(batch, waiting.birth, *waiting.messages))
+    assert (taken.verdict, taken.detail, taken.names, taken.strangers) == ("taken", "", (), ())
+    assert await town.bodies("a") == [b"one", b"two", b"three"]
+    assert await town.tell(town.settling(batch, "taken", await town.birth()))
+    assert await town.bodies("q") == []
+    assert (await town.waiting()).batches == ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sbredis.engine import NEVER, new_token
-from tests.engine.bench import START, Bench, set_to
+from tests.engine.bench import SETTINGS, START, Bench, set_to
 from tests.engine.holding import holder, put
 
 
@@ -64,3 +64,14 @@ async def test_a_session_purge_deletes_only_its_active_and_deferred_messages(ben
     purged = await bench.tell(bench.partition.purge(bench.call_id(), NEVER, session="s"))
     assert (purged.count, purged.onwards) == (3, None)
     assert await bench.states() == {"2": "l", "5": "s"} | dict.fromkeys(others, "a") | {others[2]: "f"}
+
+
+async def test_a_dead_letter_that_cannot_be_dead_lettered_keeps_its_own_lease(bench: Bench) -> None:
+    await bench.send(b"one", b"two")
+    await bench.dead_letter(*await bench.receive())
+    one, two = await bench.receive(side="d")
+    bench.later(SETTINGS.lock_duration - 1)
+    assert (await bench.renew(one)).apart == (one.name,)
+    assert (await bench.dead_letter(one)).unfit == (one.name,)
+    bench.later(1)
+    assert (await bench.complete(one, two)).lost == (two.name,)

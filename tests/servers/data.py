@@ -12,7 +12,7 @@ from sbredis.servers._ask import Reply, ask
 from tests.servers.processes import processes_in
 from tests.waiting import wait_until
 
-__all__ = ["Reply", "ask", "content", "keys_of", "last_increment", "modes", "write_data"]
+__all__ = ["Reply", "ask", "content", "gone", "keys_of", "last_increment", "modes", "write_data"]
 
 
 def write_data(folder: Path, count: int = 10, *, binary: ServerBinary | None = None) -> Path:

@@ -14,8 +14,8 @@ import pytest
 
 from sbredis.exceptions import ServerUnsuitableError, ServiceBusConnectionError
 from sbredis.servers import EmbeddedLease, ServerBinary, acquire
-from tests.servers.data import Reply, ask
-from tests.servers.processes import LINUX, is_running, parent_of, processes_in, script, servers_in
+from tests.servers.data import Reply, ask, gone, last_increment
+from tests.servers.processes import LINUX, is_running, parent_of, script, servers_in
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not LINUX, reason="these tests look processes up in /proc")
@@ -53,10 +53,6 @@ def watch(holds: Callable[[], object]) -> None:
     until = time.monotonic() + 5 * LINGER
     while time.monotonic() < until:
         assert holds()
-
-
-def gone(folder: Path) -> None:
-    wait_until(lambda: not processes_in(folder), what="the server or its supervisor did not end")
 
 
 def test_the_first_client_starts_the_server_and_the_last_client_ends_it(folder: Path, take: Acquire) -> None:
@@ -274,7 +270,7 @@ def test_a_truncated_last_entry_of_the_data_is_left_out(folder: Path, take: Acqu
     say(lease, "SET", "cut", "1")
     lease.release()
     gone(folder)
-    log = increment(folder)
+    log = last_increment(folder)
     log.write_bytes(log.read_bytes()[:-3])
     lease = take()
     assert (say(lease, "GET", "whole"), say(lease, "GET", "cut")) == ("1", None)
@@ -286,7 +282,7 @@ def test_the_error_for_invalid_data_quotes_the_server(folder: Path, take: Acquir
         say(lease, "SET", number, "v" * 100)
     lease.release()
     gone(folder)
-    log = increment(folder)
+    log = last_increment(folder)
     data = log.read_bytes()
     log.write_bytes(data[:2000] + b"garbage!" * 10 + data[2080:])
     for _ in range(2):
@@ -295,11 +291,6 @@ def test_the_error_for_invalid_data_quotes_the_server(folder: Path, take: Acquir
         gone(folder)
     log.write_bytes(data)
     assert say(take(), "GET", "99") == "v" * 100
-
-
-def increment(folder: Path) -> Path:
-    (path,) = (folder / "appendonlydir").glob("*.incr.aof")
-    return path
 
 
 def test_a_folder_with_other_contents_is_refused(folder: Path) -> None:

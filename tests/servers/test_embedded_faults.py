@@ -14,15 +14,11 @@ from sbredis.exceptions import ServerUnsuitableError, ServiceBusConnectionError,
 from sbredis.model import ServiceBusMessage
 from sbredis.servers import ServerBinary, acquire, find_server
 from sbredis.servers._repairing import take_zeros_away
-from tests.servers.data import ask
-from tests.servers.processes import LINUX, processes_in
-from tests.waiting import eventually, given_time, wait_until
+from tests.servers.data import ask, gone, write_data
+from tests.servers.processes import LINUX
+from tests.waiting import eventually, given_time
 
 pytestmark = pytest.mark.skipif(not LINUX, reason="these tests look processes up in /proc")
-
-
-def gone(folder: Path) -> None:
-    wait_until(lambda: not processes_in(folder), what="the server or its supervisor did not end")
 
 
 # -- killed while it starts --------------------------------------------------------------------------------------------
@@ -141,19 +137,9 @@ async def test_a_server_is_not_started_on_a_full_disk_and_the_error_gives_this_r
 # -- after a loss of power ---------------------------------------------------------------------------------------------
 
 
-def written(folder: Path) -> Path:
-    """Return the file of a server that has stored data and ended."""
-    with acquire(folder, linger=0) as lease:
-        for number in range(10):
-            ask(lease.socket_path, "SET", f"k{number}", "v" * 100)
-    gone(folder)
-    (file,) = (folder / "appendonlydir").glob("*.incr.aof")
-    return file
-
-
 @pytest.mark.parametrize("zeros", [1, 4095, 200_000])
 def test_zeros_at_the_end_of_the_data_are_removed(folder: Path, zeros: int, caplog: pytest.LogCaptureFixture) -> None:
-    file = written(folder)
+    file = write_data(folder)
     whole = file.read_bytes()
     with file.open("ab") as end:
         end.write(bytes(zeros))
@@ -166,7 +152,7 @@ def test_zeros_at_the_end_of_the_data_are_removed(folder: Path, zeros: int, capl
 
 def test_zeros_after_a_truncated_entry_are_removed_together_with_the_entry(folder: Path) -> None:
     """The entry is cut off within a value, which would otherwise be read as a value of zeros."""
-    file = written(folder)
+    file = write_data(folder)
     whole = file.read_bytes()
     file.write_bytes(whole[:-60] + bytes(5000))
     with acquire(folder, linger=0) as lease:
@@ -175,7 +161,7 @@ def test_zeros_after_a_truncated_entry_are_removed_together_with_the_entry(folde
 
 
 def test_zeros_elsewhere_are_kept_and_the_error_names_the_repair_command(folder: Path) -> None:
-    file = written(folder)
+    file = write_data(folder)
     whole = file.read_bytes()
     damaged = whole[:200] + bytes(100) + whole[300:]
     file.write_bytes(damaged)
@@ -188,7 +174,7 @@ def test_zeros_elsewhere_are_kept_and_the_error_names_the_repair_command(folder:
 
 
 def test_an_intact_file_is_not_changed(folder: Path) -> None:
-    file = written(folder)
+    file = write_data(folder)
     before = file.stat().st_mtime_ns, file.read_bytes()
     assert take_zeros_away(folder) == 0
     assert (file.stat().st_mtime_ns, file.read_bytes()) == before
@@ -202,7 +188,7 @@ def test_without_data_no_file_is_repaired(tmp_path: Path) -> None:
 
 
 def test_a_file_that_contains_only_zeros_becomes_empty(folder: Path) -> None:
-    file = written(folder)
+    file = write_data(folder)
     file.write_bytes(bytes(150_000))
     with acquire(folder, linger=0) as lease:
         assert ask(lease.socket_path, "DBSIZE") == 0

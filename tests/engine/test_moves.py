@@ -118,17 +118,6 @@ async def test_a_batch_that_no_call_can_carry_is_refused_unless_it_was_judged_be
 # -- what is refused for good ------------------------------------------------------------------------------------------
 
 
-async def test_refused_messages_become_dead_letters_and_the_others_return(town: Town) -> None:
-    await town.send("q", b"one", b"two")
-    one, two = (await town.waiting()).messages
-    batch = await town.freeze(A, one, two)
-    assert batch is not None
-    assert await town.tell(town.settling(batch, "refused", await town.birth(), changes={one.name: WHY}))
-    assert await town.bodies("q") == [b"two"]
-    (dead,) = await town.peek("q", "d")
-    assert (body_of(dead), dead.reason, dead.changes) == (b"one", "A", WHY)
-
-
 async def test_a_reason_may_make_a_message_the_largest_of_its_partition(town: Town) -> None:
     """Calls that read messages estimate their size by the largest one."""
     await town.send("q", b"one")

@@ -31,17 +31,6 @@ def of(count: int, first: int = 0) -> list[bytes]:
 # -- planning, reading, committing -------------------------------------------------------------------------------------
 
 
-async def test_a_reader_takes_all_messages_in_ranges_and_each_once(bench: Bench, reader: Reader) -> None:
-    await bench.send(*of(7))
-    await reader.begin()
-    assert await reader.take(3) == of(3)
-    assert await reader.take(3) == of(3, 3)
-    assert await reader.take(3) == of(1, 6)
-    assert await reader.take(3) == []
-    assert (await bench.count()).active == 0
-    assert (await bench.count()).bytes == 0
-
-
 async def test_a_range_is_read_as_often_as_wanted_and_in_parts(bench: Bench, reader: Reader) -> None:
     await bench.send(*of(5))
     await reader.begin()
@@ -191,25 +180,6 @@ async def test_a_loss_can_be_accepted(bench: Bench, reader: Reader, loss: str) -
         rest += some
     assert (await bench.count()).active == 0
     assert planned.rows + len(rest) == 6 - begin
-
-
-@set_to(dead_letter_expired=True)
-async def test_an_accepted_loss_removes_messages_up_to_the_position_even_if_they_have_expired(
-    bench: Bench, reader: Reader
-) -> None:
-    """They count as committed. A message after the position becomes a dead letter."""
-    await bench.send(*of(4), time_to_live=1000)
-    at = (await reader.begin()).committed
-    bench.later(2000)
-    reader.committed = at._replace(plan=at.plan + 1, number=3)
-    before = await bench.whole()
-    with pytest.raises(MessagesLostError, match="failover"):
-        await reader.plan()
-    assert await bench.whole() == before
-    while (await reader.ask(reader.committed, accept=True)).more:
-        pass
-    assert await bench.payloads(side="d") == [b"3"]
-    assert (await bench.count()).active == 0
 
 
 async def test_a_range_that_is_not_pinned_cannot_be_read(bench: Bench, reader: Reader) -> None:

@@ -196,18 +196,67 @@ def test_a_piece_without_a_known_guilty_message_is_divided(detail: str) -> None:
 
 @dataclass
 class World:
-    """A source and a destination. The destination refuses some messages, and has room for a number of messages."""
+    """A source that movers serve, and a destination that remembers its verdicts.
 
-    room: int
+    The destination refuses some messages with a code, and has room for a number of messages.
+    """
+
+    left: list[str]
     refused: set[str]
-    code: str
+    code: str = "TOOLARGE"
+    room: int = 1000
     there: list[str] = field(default_factory=list[str])
     given_up: list[str] = field(default_factory=list[str])
-    batch: tuple[int, list[str]] | None = None
+    batch: tuple[int, int, list[str]] | None = None
+    """The number of the outstanding batch, the mover that has frozen it, and its messages."""
+    verdicts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     batches: int = 0
-    steps: int = 0
 
-    def verdict(self, wanted: list[str]) -> tuple[str, str]:
+    def leave_a_batch(self, count: int) -> None:
+        """Let a mover that has died have frozen the first messages."""
+        if self.left[:count]:
+            self.batches, self.batch, self.left = 1, (1, 2, self.left[:count]), self.left[count:]
+
+    def carry_out(self, group: MoveGroup) -> None:
+        """Carry out the actions of a group until it ends."""
+        steps = 0
+        while not self.step(group, 0):
+            steps += 1
+            assert steps < 2000
+
+    def step(self, group: MoveGroup, mover: int) -> bool:
+        """Carry out one action of a group. Return whether it has ended."""
+        match action := group.next():
+            case Ended():
+                return True
+            case MoveAtOnce():
+                self.move(group, list(names(action.moves)))
+            case Freeze():
+                self.freeze([name for name in names(action.moves) if name in self.left], mover)
+                if self.batch is None:
+                    group.overtaken()
+                else:
+                    group.frozen(self.batch[0], self.batch[2], foreign=self.batch[1] != mover)
+            case ReadBatch():
+                if self.batch is None:
+                    group.overtaken()
+                else:
+                    group.read(self.batch[0], moves("".join(self.batch[2])))
+            case Take():
+                if self.batch is not None and self.batch[0] == action.batch:
+                    assert names(action.moves) == "".join(self.batch[2])
+                if action.batch > len(self.verdicts):
+                    self.verdicts.append(self.judge(list(names(action.moves))))
+                code, detail = self.verdicts[action.batch - 1]
+                group.judged(code, detail, fault=None if code == "taken" else FULL)
+            case Settle():
+                done = self.batch is not None and self.batch[0] == action.batch
+                if done:
+                    self.settle(action)
+                group.settled(done=done)
+        return False
+
+    def judge(self, wanted: list[str]) -> tuple[str, str]:
         bad = [place for place, name in enumerate(wanted) if name in self.refused]
         if bad:
             return self.code, str(bad[0]) if self.code in ("TOOLARGE", "SESSIONS") else "1 2"
@@ -216,61 +265,29 @@ class World:
         self.there += wanted
         return "taken", ""
 
-    def freeze(self, wanted: list[str], left: list[str]) -> bool:
-        there = [name for name in wanted if name in left]
-        if there and self.batch is None:
+    def move(self, group: MoveGroup, wanted: list[str]) -> None:
+        if gone := set(wanted) - set(self.left):
+            group.absent(gone)
+        elif (judged := self.judge(wanted))[0] == "taken":
+            self.left = [name for name in self.left if name not in wanted]
+            group.moved()
+        else:
+            group.refused(*judged, FULL)
+
+    def freeze(self, wanted: list[str], mover: int) -> None:
+        if self.batch is None and wanted:
             self.batches += 1
-            self.batch = self.batches, there
-            left[:] = [name for name in left if name not in there]
-        return bool(there)
+            self.batch = self.batches, mover, wanted
+            self.left = [name for name in self.left if name not in wanted]
 
-    def settle(self, action: Settle) -> list[str]:
-        """Return the messages that return to their places."""
+    def settle(self, action: Settle) -> None:
         assert self.batch is not None
-        number, frozen = self.batch
-        assert action.batch == number
-        self.batch = None
-        gone = [move.message.name for move, _ in action.given_up]
-        self.given_up += gone
-        return [name for name in frozen if name not in gone] if action.verdict in ("refused", "back") else []
-
-
-def carry_out(world: World, group: MoveGroup, left: list[str]) -> None:
-    """Carry out the actions of a group until it ends."""
-    while not isinstance(action := group.next(), Ended):
-        world.steps += 1
-        assert world.steps < 2000
-        match action:
-            case MoveAtOnce():
-                wanted = list(names(action.moves))
-                if gone := set(wanted) - set(left):
-                    group.absent(gone)
-                    continue
-                code, detail = world.verdict(wanted)
-                if code == "taken":
-                    left[:] = [name for name in left if name not in wanted]
-                    group.moved()
-                else:
-                    group.refused(code, detail, FULL)
-            case Freeze():
-                if world.freeze(list(names(action.moves)), left):
-                    assert world.batch is not None
-                    group.frozen(*world.batch)
-                else:
-                    group.overtaken()
-            case ReadBatch():
-                if world.batch is None:
-                    group.overtaken()
-                else:
-                    group.read(world.batch[0], moves("".join(world.batch[1])))
-            case Take():
-                assert world.batch is not None
-                assert (action.batch, names(action.moves)) == (world.batch[0], "".join(world.batch[1]))
-                code, detail = world.verdict(world.batch[1])
-                group.judged(code, detail, fault=None if code == "taken" else FULL)
-            case Settle():
-                left[:] = sorted([*left, *world.settle(action)])
-                group.settled(done=True)
+        frozen, self.batch = self.batch[2], None
+        self.verdicts += [("", "")] * (action.batch - len(self.verdicts))  # it was given up, and never judged
+        if action.verdict != "taken":
+            gone = [move.message.name for move, _ in action.given_up]
+            self.given_up += gone
+            self.left = sorted([*self.left, *(name for name in frozen if name not in gone)])
 
 
 @given(
@@ -294,24 +311,20 @@ def test_each_message_is_moved_or_given_up_once_and_in_order(
     one_script: bool,
     stale: bool,
 ) -> None:
-    everything = "abcdefghijklmnopqrst"[:count]
-    left = [name for name in everything if name not in taken_away]
-    world = World(room, refused, code)
-    if stale and left:  # an earlier mover has left a batch
-        world.batches, world.batch = 1, (1, left[: len(left) // 2 + 1])
-        left = left[len(left) // 2 + 1 :]
-    source = [*(world.batch[1] if world.batch else []), *left]
-    seen = everything  # the mover has read messages that a receiver has taken away since then
+    seen = "abcdefghijklmnopqrst"[:count]  # the mover has read messages that a receiver has taken away since then
+    source = [name for name in seen if name not in taken_away]
+    world = World([*source], refused, code, room)
+    world.leave_a_batch(stale * (len(source) // 2 + 1))
     for _ in range(100):
         if world.batch is not None:
-            carry_out(world, MoveGroup((), one_script=False), left)
-        if not left:
+            world.carry_out(MoveGroup((), one_script=False))
+        if not world.left:
             break
-        carry_out(world, MoveGroup(moves(seen), one_script=one_script, most=most), left)
-        seen = "".join(left)
-    assert left == []
+        world.carry_out(MoveGroup(moves(seen), one_script=one_script, most=most))
+        seen = "".join(world.left)
+    assert world.left == []
     assert world.batch is None
-    assert sorted(world.there + world.given_up) == sorted(source)
+    assert sorted(world.there + world.given_up) == source
     assert world.there == sorted(world.there)
     assert set(world.given_up) >= refused & set(source)
     if room >= count:
@@ -353,82 +366,6 @@ def test_messages_count_if_one_script_has_moved_them_or_may_have() -> None:
 # -- two movers of one source ------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Shared:
-    """A source that two movers serve at the same time, and a destination that remembers its verdicts."""
-
-    left: list[str]
-    refused: set[str]
-    one_script: bool
-    there: list[str] = field(default_factory=list[str])
-    given_up: list[str] = field(default_factory=list[str])
-    batch: tuple[int, int, list[str]] | None = None
-    """The number of the outstanding batch, the mover that has frozen it, and its messages."""
-    verdicts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    batches: int = 0
-
-    def judge(self, wanted: list[str]) -> tuple[str, str]:
-        bad = [place for place, name in enumerate(wanted) if name in self.refused]
-        if bad:
-            return "TOOLARGE", str(bad[0])
-        self.there += wanted
-        return "taken", ""
-
-    def step(self, group: MoveGroup, mover: int) -> bool:
-        """Carry out one action of a group. Return whether it has ended."""
-        match action := group.next():
-            case Ended():
-                return True
-            case MoveAtOnce():
-                self.move(group, list(names(action.moves)))
-            case Freeze():
-                self.freeze([name for name in names(action.moves) if name in self.left], mover)
-                if self.batch is None:
-                    group.overtaken()
-                else:
-                    group.frozen(self.batch[0], self.batch[2], foreign=self.batch[1] != mover)
-            case ReadBatch():
-                if self.batch is None:
-                    group.overtaken()
-                else:
-                    group.read(self.batch[0], moves("".join(self.batch[2])))
-            case Take():
-                if action.batch > len(self.verdicts):
-                    self.verdicts.append(self.judge(list(names(action.moves))))
-                code, detail = self.verdicts[action.batch - 1]
-                group.judged(code, detail, fault=None if code == "taken" else FULL)
-            case Settle():
-                done = self.batch is not None and self.batch[0] == action.batch
-                if done:
-                    self.settle(action)
-                group.settled(done=done)
-        return False
-
-    def move(self, group: MoveGroup, wanted: list[str]) -> None:
-        if gone := set(wanted) - set(self.left):
-            group.absent(gone)
-        elif (judged := self.judge(wanted))[0] == "taken":
-            self.left = [name for name in self.left if name not in wanted]
-            group.moved()
-        else:
-            group.refused(*judged, FULL)
-
-    def freeze(self, wanted: list[str], mover: int) -> None:
-        if self.batch is None and wanted:
-            self.batches += 1
-            self.batch = self.batches, mover, wanted
-            self.left = [name for name in self.left if name not in wanted]
-
-    def settle(self, action: Settle) -> None:
-        assert self.batch is not None
-        frozen, self.batch = self.batch[2], None
-        self.verdicts += [("", "")] * (action.batch - len(self.verdicts))  # it was given up, and never judged
-        if action.verdict != "taken":
-            gone = [move.message.name for move, _ in action.given_up]
-            self.given_up += gone
-            self.left = sorted([*self.left, *(name for name in frozen if name not in gone)])
-
-
 @given(
     count=st.integers(1, 12),
     refused=st.sets(st.sampled_from("abcdefghijkl")),
@@ -441,10 +378,9 @@ def test_each_message_is_counted_by_the_one_mover_that_has_moved_it(
     *, count: int, refused: set[str], most: int, one_script: bool, stale: int, turns: list[int]
 ) -> None:
     """Two movers take turns in any order. Nobody counts the batch of a third one that has died."""
-    world = Shared(list("abcdefghijkl"[:count]), refused, one_script)
+    world = World(list("abcdefghijkl"[:count]), refused)
     of_dead = world.left[:stale]
-    if of_dead:
-        world.batches, world.batch, world.left = 1, (1, 2, of_dead), world.left[stale:]
+    world.leave_a_batch(stale)
 
     def begin() -> MoveGroup:
         if world.batch is not None:

@@ -18,6 +18,7 @@ from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import Transport
 from tests.access.users import nodes_of
 from tests.engine.bench import ENTITY, INCARNATION, KEYS, NAMESPACE, SALT, SETTINGS, Bench
+from tests.engine.granting import Grantors, grantors
 from tests.engine.moves import Town
 from tests.engine.opening import open_with_scripts
 from tests.engine.rights import Rights, commands_of, confined
@@ -99,6 +100,12 @@ async def bench(
         yield made
         there = all_keys() if all_keys else await _keys_in_memory(transport)
         assert there <= {key.decode() for key in KEYS}, "keys were left behind outside of the partition"
+
+
+@pytest.fixture
+async def receiver(bench: Bench) -> Grantors:
+    """A maker of receivers of the partition on the bench."""
+    return await grantors(bench)
 
 
 async def _keys_in_memory(transport: Transport) -> set[str]:

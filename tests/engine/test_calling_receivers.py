@@ -16,7 +16,7 @@ from sbredis.engine import (
 )
 from sbredis.exceptions import DataLayoutError
 from tests.engine.bench import ENTITY, NAMESPACE, SALT, SETTINGS, Bench, set_to
-from tests.engine.granting import Grantors, grantors, names
+from tests.engine.granting import Grantors, names
 from tests.engine.holding import of_session
 from tests.transport.ears import Ear, all_heard
 
@@ -42,12 +42,6 @@ async def called(bench: Bench) -> AsyncIterator[Called]:
     subscription = await bench.transport.subscribe(CHANNEL, made.ear)
     yield made
     subscription.close()
-
-
-@pytest.fixture
-async def receiver(bench: Bench) -> Grantors:
-    """A maker of receivers of the partition on the bench."""
-    return await grantors(bench)
 
 
 MESSAGES = frozenset({""})

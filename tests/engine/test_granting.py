@@ -27,18 +27,12 @@ from sbredis.engine import (
 )
 from sbredis.exceptions import MessagingEntityNotFoundError, ScriptRefusedError
 from tests.engine.bench import SALT, SETTINGS, Bench, Everything, everything, set_to
-from tests.engine.granting import Grantors, granting, grantors, names
+from tests.engine.granting import Grantors, granting, names
 from tests.engine.topics import Topic
 from tests.transport.ears import Ear
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.everywhere("a channel belongs to a slot")
-
-
-@pytest.fixture
-async def receiver(bench: Bench) -> Grantors:
-    """A maker of receivers of the partition on the bench."""
-    return await grantors(bench)
 
 
 # -- gifts -------------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from sbredis.engine import (
 )
 from sbredis.exceptions import SessionLockLostError
 from tests.engine.bench import SALT, SETTINGS, Bench
-from tests.engine.granting import Grantor, Grantors, granting, grantors, names
+from tests.engine.granting import Grantor, Grantors, granting, names
 from tests.engine.holding import Holder, accept, body, of_session, put
 from tests.engine.topics import Topic
 from tests.transport.ears import Ear
@@ -42,12 +42,6 @@ PLAIN = GiftPlace(0, 0, 0)
 @pytest.fixture
 def settings() -> PartitionSettings:
     return replace(SETTINGS, sessions=True)
-
-
-@pytest.fixture
-async def receiver(bench: Bench) -> Grantors:
-    """A maker of receivers of the partition on the bench."""
-    return await grantors(bench)
 
 
 class Held:

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from sbredis.engine import Outgoing, PartRefusedError, Transacted, TransactedTogether, transact_together
 from sbredis.exceptions import MessageLockLostError
-from tests.engine.opening import open_with_scripts
 from tests.engine.transactions import World
 
 ONE = "one-one-AAB"
-
-
-@pytest.fixture
-async def world(url: str) -> AsyncIterator[World]:
-    transport = await open_with_scripts(url)
-    async with transport:
-        yield await World(transport).create()
 
 
 def kinds(done: TransactedTogether) -> list[type]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -63,16 +62,21 @@ def test_the_window_of_a_budget_is_a_time_or_a_number_of_seconds() -> None:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"window": "60"}, "window must be a timedelta or a number of seconds, not str"),
-    ({"window": timedelta(0)}, "window must be more than 0 seconds and at most a day, not 0.0"),
-    ({"window": timedelta(days=2)}, "window must be more than 0 seconds and at most a day, not 172800.0"),
-    ({"share": "1"}, "share must be a number, not str"),
+    ({"window": "60"}, "window must be a timedelta or a number of seconds, not str$"),
+    ({"window": timedelta(0)}, "window must be more than 0 seconds and at most a day, not 0.0$"),
+    ({"window": timedelta(days=2)}, "window must be more than 0 seconds and at most a day, not 172800.0$"),
+    ({"window": 0}, "window must"),
+    ({"window": float("nan")}, "window must"),
+    ({"share": "1"}, "share must be a number, not str$"),
+    ({"share": 1}, "share must"),
+    ({"share": -0.1}, "share must"),
+    ({"minimum": 0}, "minimum"),
 ]
 
 
 @pytest.mark.parametrize(("options", "text"), WRONG)
 def test_a_budget_refuses_a_wrong_value(options: dict[str, Any], text: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=f"^{text}$"):
+    with pytest.raises(TypeError if "not str" in text else ValueError, match=f"^{text}"):
         RedriveBudget(**options)
 
 
@@ -139,26 +143,6 @@ def test_the_budget_counts_like_a_list_of_all_messages(given_: list[tuple[bool, 
         assert relapses.exhausted(now) is (len(recent) >= 4 and dead > len(recent) / 4)
 
 
-WRONG_BUDGETS: dict[str, Callable[[], RedriveBudget]] = {
-    "share": lambda: RedriveBudget(share=1),
-    "share must": lambda: RedriveBudget(share=-0.1),
-    "minimum": lambda: RedriveBudget(minimum=0),
-    "window": lambda: RedriveBudget(window=0),
-    "window must": lambda: RedriveBudget(window=float("nan")),
-}
-
-
-@pytest.mark.parametrize("what", WRONG_BUDGETS)
-def test_a_budget_outside_its_limits_is_refused(what: str) -> None:
-    with pytest.raises(ValueError, match=what):
-        WRONG_BUDGETS[what]()
-
-
-def test_a_budget_takes_numbers_only() -> None:
-    with pytest.raises(TypeError, match="share"):
-        RedriveBudget(share="0.5")  # type: ignore[arg-type]
-
-
 # -- the pace and the cursor -------------------------------------------------------------------------------------------
 
 
@@ -176,14 +160,9 @@ def test_no_second_sees_more_messages_than_the_rate_allows(rate: float, pauses: 
     assert pace.step <= max(1, rate / 4)
 
 
-def test_without_a_rate_a_redrive_takes_full_steps_and_never_waits() -> None:
-    pace = RedrivePace(None, 1000)
-    pace.moved(1000, 5)
-    assert (pace.step, pace.page, pace.wait(5)) == (1000, 1000, 0)
-
-
-def test_a_redrive_without_a_limit_may_say_so_as_a_rate() -> None:
-    pace = RedrivePace(float("inf"), 1000)
+@pytest.mark.parametrize("rate", [None, float("inf")])
+def test_without_a_rate_a_redrive_takes_full_steps_and_never_waits(rate: float | None) -> None:
+    pace = RedrivePace(rate, 1000)
     pace.moved(1000, 5)
     assert (pace.step, pace.page, pace.wait(5)) == (1000, 1000, 0)
 

@@ -133,7 +133,6 @@ PLAIN = st.builds(Content, body=st.binary(max_size=9), message_id=st.none() | st
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 @given(replies(records() | records(PLAIN)) | replies(records(PLAIN)))
 def test_columns_say_the_same_as_the_codec(given: list[Rows]) -> None:
     columns = columns_of(given)
@@ -249,7 +248,6 @@ def test_a_damaged_message_is_refused(damaged: bytes, beside: bytes) -> None:
         columns_of([Rows([b"1", b"2"], [beside, damaged])])
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 @given(st.binary(max_size=40))
 def test_any_bytes_are_read_or_refused_as_the_codec_does(data: bytes) -> None:

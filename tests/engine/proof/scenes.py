@@ -20,7 +20,7 @@ from tests.engine.terms import Condition, Event, Side, State
 if TYPE_CHECKING:
     from tests.engine.proof.topic_rules import TopicMachine
 
-__all__ = ["NOBODY", "SCENES", "STRANGER", "Play", "Scene", "add", "changed", "content", "held", "publish"]
+__all__ = ["NOBODY", "SCENES", "STRANGER", "UNHELD", "Play", "Scene", "add", "changed", "content", "held", "publish"]
 
 STRANGER = "x" * 11
 NOBODY = SessionLock("a", STRANGER)
@@ -78,7 +78,7 @@ _ON_QUEUES: dict[str, Callable[[Town, How], Any]] = {
     "redrive": lambda town, how: town.redrive(how, [Redrive("d77777")]),
     "send": lambda town, how: town.send(how, [Outgoing(b"refused")]),
 }
-_IN_SESSIONS: dict[str, Callable[[Town, How], Any]] = {
+UNHELD: dict[str, Callable[[Town, How], Any]] = {
     "accept_session": lambda town, how: town.accept_session(how, town.token(), "a"),
     "accept_next": lambda town, how: town.accept_next(how, town.token()),
     "bury_session": lambda town, how: town.bury_session(how, NOBODY, b"", 5),
@@ -93,6 +93,7 @@ _IN_SESSIONS: dict[str, Callable[[Town, How], Any]] = {
     "renew_session": lambda town, how: town.renew_session(how, NOBODY),
     "set_state": lambda town, how: town.set_state(how, NOBODY, b"x"),
 }
+"""For each operation on sessions, a call of somebody who holds none. It must be refused or have no effect."""
 
 
 def _while(call: Callable[[Town, How], Any], **changes: Any) -> Play:
@@ -114,13 +115,13 @@ for _name, _call in _ON_QUEUES.items():
     if _name == "receive":
         add("queue", "refusals", (_name, "FORWARDS"), _while(_call, forwards=True))
 for _name in ("accept_session", "accept_next"):
-    add("sessions", "refusals", (_name, "DISABLED"), _while(_IN_SESSIONS[_name], status="ReceiveDisabled"))
-    add("sessions", "refusals", (_name, "FORWARDS"), _while(_IN_SESSIONS[_name], forwards=True))
-for _name, _call in _IN_SESSIONS.items():
+    add("sessions", "refusals", (_name, "DISABLED"), _while(UNHELD[_name], status="ReceiveDisabled"))
+    add("sessions", "refusals", (_name, "FORWARDS"), _while(UNHELD[_name], forwards=True))
+for _name, _call in UNHELD.items():
     add("queue", "refusals", (_name, "SESSIONS"), _plainly(_call))
 for _name in ("receive", "receive_deferred", "bury_session", "get_state", "release_session", "renew_session"):
-    add("sessions", "refusals", (_name, "LOST"), _plainly(_IN_SESSIONS[_name]))
-add("sessions", "refusals", ("set_state", "LOST"), _plainly(_IN_SESSIONS["set_state"]))
+    add("sessions", "refusals", (_name, "LOST"), _plainly(UNHELD[_name]))
+add("sessions", "refusals", ("set_state", "LOST"), _plainly(UNHELD["set_state"]))
 add("sessions", "refusals", ("send", "SESSIONS"), _while(lambda town, how: town.send(how, [Outgoing(b"none")])))
 add("queue", "refusals", ("send", "TOOLARGE"), _while(_ON_QUEUES["send"], largest_message=1))
 add("queue", "refusals", ("send", "QUOTA"), _while(_ON_QUEUES["send"], quota=1))

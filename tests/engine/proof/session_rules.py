@@ -16,28 +16,14 @@ from tests.engine.proof.both import PLAIN
 from tests.engine.proof.comparison import How, moment
 from tests.engine.proof.draws import hows, rarely, some
 from tests.engine.proof.machine import AGAIN, Machine, every
+from tests.engine.proof.scenes import UNHELD
 from tests.engine.proof.town import Town
 from tests.engine.terms import Side, State
 
-_NOBODY = SessionLock("a", "x" * 11)
-
 ANY: dict[str, Callable[[Town, How], Any]] = {
-    "accept_session": lambda both, how: both.accept_session(how, both.token(), "a"),
-    "accept_next": lambda both, how: both.accept_next(how, both.token()),
-    "bury_session": lambda both, how: both.bury_session(how, _NOBODY, b"", 5),
-    "get_state": lambda both, how: both.get_state(how, _NOBODY),
-    "list_sessions": lambda both, how: both.list_sessions(how, 5),
-    "list_sessions_since": lambda both, how: both.list_sessions_since(how, 5, 0),
-    "peek": lambda both, how: both.peek(how, session="a"),
-    "purge": lambda both, how: both.purge(how, 0, session="a"),
-    "receive": lambda both, how: both.receive(how, "x" * 11, 1, session="a"),
-    "receive_deferred": lambda both, how: both.receive_deferred(how, "x" * 11, ["7"], session="a"),
-    "release_session": lambda both, how: both.release_session(how, _NOBODY),
-    "renew_session": lambda both, how: both.renew_session(how, _NOBODY),
-    "set_state": lambda both, how: both.set_state(how, _NOBODY, b"x"),
+    **UNHELD,
     "send": lambda both, how: both.send(how, [Outgoing(b"none")]),
 }
-"""For each operation on sessions, a call that must be refused or have no effect."""
 
 DEFECTS = ("incarnation", "layout", "older", "unknown", "stale", "newer", "malformed", "", AGAIN)
 WRONG = tuple((operation, defect) for operation in ANY for defect in DEFECTS)

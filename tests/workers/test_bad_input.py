@@ -28,7 +28,6 @@ from tests.workers.looking import send_to
 from tools.repository import ROOT
 
 Declare = Callable[[Worker], object]
-cases: list[tuple[str, str, Declare]] = []
 
 
 def anything(value: Any) -> Any:
@@ -36,137 +35,12 @@ def anything(value: Any) -> Any:
     return value
 
 
-async def a_coroutine(text: str) -> None:
-    assert text
+def get_tenant(tenant: Annotated[str, Property("tenant")]) -> str:
+    return tenant
 
 
-def refused(text: str) -> Callable[[Declare], Declare]:
-    """Collect a function that declares something wrong, with a part of the error that the worker raises."""
-
-    def collect(declare: Declare) -> Declare:
-        cases.append((declare.__name__, text, declare))
-        return declare
-
-    return collect
-
-
-@refused("handles 'missing', which does not exist. Create it, or let the worker do it: create_if_missing=True.")
-def unknown_entity(worker: Worker) -> None:
-    @worker.queue("missing")
-    async def take() -> None: ...
-
-
-@refused("handles 'topic', which is a topic: handle one of its subscriptions.")
-def a_topic(worker: Worker) -> None:
-    @worker.queue("topic")
-    async def take() -> None: ...
-
-
-@refused("handles 'a b', which cannot exist: ")
-def an_impossible_name(worker: Worker) -> None:
-    @worker.queue("a b")
-    async def take() -> None: ...
-
-
-@refused("which cannot be created: ")
-def an_impossible_property(worker: Worker) -> None:
-    @worker.queue("new", create_if_missing={"max_delivery_count": "many"})
-    async def take() -> None: ...
-
-
-@refused("take asks for 4 attempts, but 'q' dead-letters a message after 3 deliveries")
-def more_attempts_than_the_entity_allows(worker: Worker) -> None:
-    @worker.queue("q", retries=Retries(attempts=4))
-    async def take() -> None: ...
-
-
-@refused("Only one handler can take the rest: give the other one subject= or when=.")
-def two_handlers_without_a_condition(worker: Worker) -> None:
-    @worker.queue("q")
-    async def one() -> None: ...
-
-    @worker.queue("Q")
-    async def two() -> None: ...
-
-
-@refused("take the subject 'a': ")
-def two_handlers_with_the_same_subject(worker: Worker) -> None:
-    @worker.queue("q", subject="a")
-    async def one() -> None: ...
-
-    @worker.queue("q", subject="a")
-    async def two() -> None: ...
-
-
-@refused(
-    "its parameter 'context' is a SyncContext, but the handler gets a Context, because it is a coroutine function."
-)
-def a_coroutine_with_the_context_of_a_thread(worker: Worker) -> None:
-    @worker.queue("q")
-    async def take(context: SyncContext) -> None: ...
-
-
-@refused("its parameter 'context' is a Context, but the handler gets a SyncContext, because it is a plain function.")
-def a_plain_function_with_the_context_of_a_coroutine(worker: Worker) -> None:
-    @worker.queue("q")
-    def take(context: Context) -> None: ...
-
-
-@refused("because it runs in a process. Annotate it with SyncContext.")
-def a_process_with_a_context_that_cannot_cross(worker: Worker) -> None:
-    worker.queue("q", execution="process")(process_contexts.with_context)
-
-
-@refused("but the handler, and so each of its dependencies, gets a Context, because it is a coroutine function.")
-def a_dependency_with_the_wrong_context(worker: Worker) -> None:
-    def get_tenant(context: SyncContext) -> str:
-        return context.entity
-
-    @worker.queue("q")
-    async def take(tenant: Annotated[str, Depends(get_tenant)]) -> None: ...
-
-
-@refused("its parameter 'context' may be None, but a handler always has a context. Leave out None.")
-def a_context_that_may_be_missing(worker: Worker) -> None:
-    @worker.queue("q")
-    async def take(context: Context | None = None) -> None: ...
-
-
-@refused("its parameter 'number' must be a list, because the handler takes a batch")
-def a_batch_that_is_no_list(worker: Worker) -> None:
-    @worker.queue("q", batch=5)
-    async def take(number: int) -> None: ...
-
-
-@refused("could not find it: define it at the top of a module that can be imported.")
-def an_unpicklable_handler(worker: Worker) -> None:
-    @worker.queue("q", execution="process")
-    def take() -> None: ...
-
-
-@refused("cannot have the message in its parameter 'message'")
-def a_message_in_a_process(worker: Worker) -> None:
-    worker.queue("q", execution="process")(process_handlers.take_message)
-
-
-@refused("runs in a process, which could not find what overrides its depe")
-def an_override_that_a_process_cannot_find(worker: Worker) -> None:
-    worker.queue("q", execution="process")(process_handlers.greet)
-    worker.override(process_handlers.get_name, lambda: "a fake")
-
-
-@refused("because its no_retry cannot be pickled: ")
-def an_unpicklable_option(worker: Worker) -> None:
-    class OwnError(Exception): ...
-
-    worker.queue("q", execution="process", no_retry=(OwnError,))(process_handlers.work)
-
-
-@refused("is a generator function. A handler returns its outcome.")
-def a_generator(worker: Worker) -> None:
-    @worker.queue("q")
-    async def take() -> AsyncGenerator[int]:
-        yield 1
+def get_entity(context: SyncContext) -> str:
+    return context.entity
 
 
 def logged(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -186,123 +60,124 @@ class Logged:
         return self._function(text)
 
 
-@refused("take is a plain function around a coroutine function, whose coroutine would never be awaited")
-def a_plain_wrapper_of_a_coroutine_function(worker: Worker) -> None:
-    @worker.queue("q")
-    @logged
-    async def take(text: str) -> None: ...
+async def take() -> None: ...
+async def one() -> None: ...
+async def two() -> None: ...
+async def a_coroutine(text: str) -> None: ...
+async def with_sync_context(context: SyncContext) -> None: ...
+def with_context(context: Context) -> None: ...
+async def with_context_or_none(context: Context | None = None) -> None: ...
+async def with_a_dependency(entity: Annotated[str, Depends(get_entity)]) -> None: ...
+async def with_a_number(number: int) -> None: ...
+async def with_a_wrapper(tenant: Annotated[str, Depends(logged(a_coroutine))]) -> None: ...
+async def with_a_default(text: Any = Depends(get_tenant)) -> None: ...  # noqa: B008 -- it is the mistake
+async def with_a_class(text: Annotated[str, Property]) -> None: ...
+async def with_a_property(texts: list[str], tenant: Annotated[str, Depends(get_tenant)]) -> None: ...
 
 
-@refused("is a plain function around a coroutine function")
-def an_object_that_wraps_a_coroutine_function(worker: Worker) -> None:
-    worker.queue("q")(functools.partial(Logged(a_coroutine)))
+async def generates() -> AsyncGenerator[int]:
+    yield 1
 
 
-@refused("its parameter 'tenant' is made by a_coroutine, a plain function around a coroutine function")
-def a_dependency_that_is_a_plain_wrapper_of_a_coroutine_function(worker: Worker) -> None:
-    @worker.queue("q")
-    async def take(tenant: Annotated[str, Depends(logged(a_coroutine))]) -> None: ...
+def handles(entity: str, handler: Callable[..., Any] = take, **options: Any) -> Declare:
+    """Return a function that declares a handler."""
+    return lambda worker: worker.queue(entity, **options)(handler)
 
 
-@refused("its parameter 'text' needs its mark in the annotation, as in Annotated[…, Depends(…)].")
-def a_mark_that_is_a_default(worker: Worker) -> None:
-    @worker.queue("q")
-    async def take(text: Any = Depends(get_tenant)) -> None: ...  # noqa: B008 -- it is the mistake
+def all_of(*declared: Declare) -> Declare:
+    """Return a function that declares all of this."""
+    return lambda worker: [declare(worker) for declare in declared]
 
 
-@refused("its parameter 'text' needs its mark in the annotation, as in Annotated[…, Property(…)].")
-def a_mark_without_a_name(worker: Worker) -> None:
-    @worker.queue("q")
-    async def take(text: Annotated[str, Property]) -> None: ...
-
-
-@refused("one says batch=3 for 'q', and ")
-def batches_of_two_sizes(worker: Worker) -> None:
-    @worker.queue("q", subject="a", batch=3)
-    async def one() -> None: ...
-
-    @worker.queue("q", subject="b", batch=50)
-    async def two() -> None: ...
-
-
-@refused("give all of them the same batch_wait=.")
-def batches_that_wait_for_two_times(worker: Worker) -> None:
-    @worker.queue("q", subject="a", batch=3, batch_wait=0.5)
-    async def one() -> None: ...
-
-    @worker.queue("q", batch=3)
-    async def two() -> None: ...
-
-
-def get_tenant(tenant: Annotated[str, Property("tenant")]) -> str:
-    return tenant
-
-
-@refused("the parameter 'tenant' of get_tenant is a property of one message, but the handler takes a batch.")
-def a_property_in_a_dependency_of_a_batch(worker: Worker) -> None:
-    @worker.queue("q", batch=3)
-    async def take(texts: list[str], tenant: Annotated[str, Depends(get_tenant)]) -> None: ...
-
-
-@refused("takes batches of 'q', for which nothing is fetched ahead: leave out prefetch=")
-def a_prefetch_for_batches(worker: Worker) -> None:
-    worker.entity("q", prefetch=20)
-
-    @worker.queue("q", batch=3)
-    async def take() -> None: ...
-
-
-@refused("waits up to 6 s for messages, but a lock lasts 10 s")
-def a_batch_that_would_outwait_its_lock(worker: Worker) -> None:
-    @worker.queue("brief", batch=5, batch_wait=6)
-    async def take() -> None: ...
-
-
-@refused("takes batches of 'q', but Idempotency remembers a key for a single message: leave out batch=")
-def one_key_for_a_batch(worker: Worker) -> None:
-    @worker.queue("q", batch=3, middleware=[Idempotency()])
-    async def take() -> None: ...
-
-
-@refused("handles 'new', which has sessions: nothing is fetched ahead of a session")
-def a_prefetch_for_sessions(worker: Worker) -> None:
-    @worker.queue("new", create_if_missing={"requires_session": True}, prefetch=20)
-    async def take() -> None: ...
-
-
-@refused("lifespan must return an asynchronous context manager, not coroutine: write an async def with a yield")
-def a_lifespan_that_is_not_decorated(worker: Worker) -> None:
+def not_decorated(worker: Worker) -> None:
     worker._settings = replace(worker._settings, lifespan=anything(a_coroutine))
 
 
-@refused("publishes to 'no name!', which cannot exist")
-def results_for_a_name_that_cannot_be(worker: Worker) -> None:
-    worker.queue("q", publishes="no name!")(a_coroutine)
-
-
-@refused("a_coroutine publishes to 'results', which does not exist. Create it before the worker starts")
-def results_for_a_queue_that_does_not_exist(worker: Worker) -> None:
-    worker.queue("q", publishes="results")(a_coroutine)
-
-
-@refused("a_coroutine publishes to 'topic/subscriptions/all', which is a subscription: name a queue or a topic.")
-def results_for_a_subscription(worker: Worker) -> None:
-    worker.queue("q", publishes="topic/subscriptions/all")(a_coroutine)
-
-
-@refused("a_coroutine publishes to 'q/$DeadLetterQueue', which is a dead-letter queue: name a queue or a topic.")
-def results_for_a_dead_letter_queue(worker: Worker) -> None:
-    worker.queue("q", publishes="q/$DeadLetterQueue")(a_coroutine)
-
-
-@refused("a_coroutine replies to 'answers', which does not exist. Create it before the worker starts")
-def replies_to_a_queue_that_does_not_exist(worker: Worker) -> None:
-    worker.queue("q", replies=["fine", "answers"])(a_coroutine)
-
-
-@refused("The worker has options for 'other', but no handler of it.")
-def options_of_an_entity_without_handlers(worker: Worker) -> None:
-    worker.entity("other", prefetch=3)
+in_process = functools.partial(handles, "q", execution="process")
+cases: dict[str, Declare] = {
+    "handles 'missing', which does not exist. Create it, or let the worker do it: create_if_missing=True.": handles(
+        "missing"
+    ),
+    "handles 'topic', which is a topic: handle one of its subscriptions.": handles("topic"),
+    "handles 'a b', which cannot exist: ": handles("a b"),
+    "which cannot be created: ": handles("new", create_if_missing={"max_delivery_count": "many"}),
+    "take asks for 4 attempts, but 'q' dead-letters a message after 3 deliveries": handles(
+        "q", retries=Retries(attempts=4)
+    ),
+    "Only one handler can take the rest: give the other one subject= or when=.": all_of(
+        handles("q", one), handles("Q", two)
+    ),
+    "take the subject 'a': ": all_of(handles("q", one, subject="a"), handles("q", two, subject="a")),
+    "is a SyncContext, but the handler gets a Context, because it is a coroutine function.": handles(
+        "q", with_sync_context
+    ),
+    "is a Context, but the handler gets a SyncContext, because it is a plain function.": handles("q", with_context),
+    "because it runs in a process. Annotate it with SyncContext.": in_process(process_contexts.with_context),
+    "but the handler, and so each of its dependencies, gets a Context, because it is a coroutine function.": handles(
+        "q", with_a_dependency
+    ),
+    "its parameter 'context' may be None, but a handler always has a context. Leave out None.": handles(
+        "q", with_context_or_none
+    ),
+    "its parameter 'number' must be a list, because the handler takes a batch": handles("q", with_a_number, batch=5),
+    "could not find it: define it at the top of a module that can be imported.": in_process(lambda: None),
+    "cannot have the message in its parameter 'message'": in_process(process_handlers.take_message),
+    "runs in a process, which could not find what overrides its depe": all_of(
+        in_process(process_handlers.greet), lambda worker: worker.override(process_handlers.get_name, lambda: "a fake")
+    ),
+    "because its no_retry cannot be pickled: ": in_process(
+        process_handlers.work, no_retry=(type("LocalError", (Exception,), {}),)
+    ),
+    "is a generator function. A handler returns its outcome.": handles("q", generates),
+    "a_coroutine is a plain function around a coroutine function, whose coroutine would never be awaited": handles(
+        "q", logged(a_coroutine)
+    ),
+    "is a plain function around a coroutine function": handles("q", functools.partial(Logged(a_coroutine))),
+    "its parameter 'tenant' is made by a_coroutine, a plain function around a coroutine function": handles(
+        "q", with_a_wrapper
+    ),
+    "its parameter 'text' needs its mark in the annotation, as in Annotated[…, Depends(…)].": handles(
+        "q", with_a_default
+    ),
+    "its parameter 'text' needs its mark in the annotation, as in Annotated[…, Property(…)].": handles(
+        "q", with_a_class
+    ),
+    "one says batch=3 for 'q', and ": all_of(
+        handles("q", one, subject="a", batch=3), handles("q", two, subject="b", batch=50)
+    ),
+    "give all of them the same batch_wait=.": all_of(
+        handles("q", one, subject="a", batch=3, batch_wait=0.5), handles("q", two, batch=3)
+    ),
+    "the parameter 'tenant' of get_tenant is a property of one message, but the handler takes a batch.": handles(
+        "q", with_a_property, batch=3
+    ),
+    "takes batches of 'q', for which nothing is fetched ahead: leave out prefetch=": all_of(
+        lambda worker: worker.entity("q", prefetch=20), handles("q", batch=3)
+    ),
+    "waits up to 6 s for messages, but a lock lasts 10 s": handles("brief", batch=5, batch_wait=6),
+    "takes batches of 'q', but Idempotency remembers a key for a single message: leave out batch=": handles(
+        "q", batch=3, middleware=[Idempotency()]
+    ),
+    "handles 'new', which has sessions: nothing is fetched ahead of a session": handles(
+        "new", create_if_missing={"requires_session": True}, prefetch=20
+    ),
+    "must return an asynchronous context manager, not coroutine: write an async def with a yield": not_decorated,
+    "publishes to 'no name!', which cannot exist": handles("q", publishes="no name!"),
+    "take publishes to 'results', which does not exist. Create it before the worker starts": handles(
+        "q", publishes="results"
+    ),
+    "take publishes to 'topic/subscriptions/all', which is a subscription: name a queue or a topic.": handles(
+        "q", publishes="topic/subscriptions/all"
+    ),
+    "take publishes to 'q/$DeadLetterQueue', which is a dead-letter queue: name a queue or a topic.": handles(
+        "q", publishes="q/$DeadLetterQueue"
+    ),
+    "take replies to 'answers', which does not exist. Create it before the worker starts": handles(
+        "q", replies=["fine", "answers"]
+    ),
+    "The worker has options for 'other', but no handler of it.": lambda worker: worker.entity("other", prefetch=3),
+}
+"""A part of the error that the worker raises, and what the program declares."""
 
 
 @pytest.fixture
@@ -317,7 +192,7 @@ async def bus(sbredis_bus: Bus) -> Bus:
     return sbredis_bus
 
 
-@for_each(("text", "declare"), [pytest.param(text, declare, id=name) for name, text, declare in cases])
+@for_each(("text", "declare"), cases.items())
 async def test_a_worker_that_cannot_work_does_not_start(bus: Bus, text: str, declare: Declare) -> None:
     began: list[str] = []
 

@@ -35,7 +35,7 @@ settings.load_profile("patient")
 
 CONFINED = {
     *("aio", "client", "entities", "maintenance", "management", "moving"),
-    *("receiving", "registry", "samples", "sync", "telemetry", "testing", "workers"),
+    *("receiving", "registry", "sync", "telemetry", "testing", "workers"),
 }
 """The folders of tests that use the client as services do."""
 BINARY = os.environ.get("SBREDIS_TEST_SERVER") or None

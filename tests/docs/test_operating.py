@@ -13,9 +13,9 @@ from sbredis.exceptions import ServiceBusError
 from sbredis.registry import EntityChangedError
 from sbredis.servers import ServerNotFoundError
 from sbredis.telemetry import _metrics
+from tests.azure.differences import ROWS
 from tests.docs.test_pages import run_typed
 from tests.offenders import for_each
-from tests.samples.differences import ROWS
 from tests.telemetry.test_telemetry import operation_names
 from tools.repository import ROOT, files
 

@@ -16,7 +16,6 @@ import pytest
 from tests.children import run_module
 from tests.house.modules import importable_modules
 from tests.offenders import for_each
-from tests.samples.derivation import MODULES, synchronous_source
 from tools.repository import ROOT
 
 HERE = Path(__file__).parent
@@ -26,12 +25,10 @@ PUBLIC = [
 ]
 
 
-def mypy(folder: Path, text: str, **others: str) -> tuple[set[int], str]:
-    """Return the lines of a program in which mypy reports an error, and mypy's output for all the programs."""
-    programs = [folder / f"{name}.py" for name in ("program", *others)]
-    for program, content in zip(programs, (text, *others.values()), strict=True):
-        program.write_text(content, "utf-8")
-    options = ("--strict", "--python-version=3.11", "--no-incremental", *map(str, programs))
+def mypy(folder: Path, text: str) -> tuple[set[int], str]:
+    """Return the lines of a program in which mypy reports an error, and mypy's output."""
+    (folder / "program.py").write_text(text, "utf-8")
+    options = ("--strict", "--python-version=3.11", "--no-incremental", "program.py")
     done = run_module("mypy", *options, cwd=folder, MYPYPATH=str(ROOT))
     assert done.returncode in {0, 1}, f"{done.stdout}{done.stderr}"
     return {int(line) for line in re.findall(r"program\.py:(\d+): error", done.stdout)}, done.stdout
@@ -51,9 +48,7 @@ def test_every_typo_is_an_error_at_its_line(tmp_path: Path) -> None:
 
 @pytest.mark.long("make check runs mypy over this code too")
 def test_mypy_reports_no_error_in_correct_code(tmp_path: Path) -> None:
-    """The test includes the synchronous sample scenarios, because no other check sees the types of derived code."""
-    samples = {f"sample_{module}": synchronous_source(module) for module in MODULES}
-    _, said = mypy(tmp_path, (HERE / "correct.py").read_text("utf-8"), **samples)
+    _, said = mypy(tmp_path, (HERE / "correct.py").read_text("utf-8"))
     assert said.startswith("Success: no issues found"), said
 
 

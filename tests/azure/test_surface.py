@@ -5,9 +5,9 @@ from __future__ import annotations
 from copy import deepcopy
 from fnmatch import fnmatchcase
 
+from tests.azure.differences import ROWS
+from tests.azure.surface import AZURE, differences
 from tests.offenders import for_each
-from tests.samples.differences import ROWS
-from tests.samples.surface import AZURE, differences
 
 ACCEPTED = {
     # clients
@@ -179,6 +179,10 @@ def test_every_documented_difference_exists() -> None:
 @for_each("row", sorted(set(ACCEPTED.values())))
 def test_every_row_that_accepts_a_difference_is_in_the_table(row: str) -> None:
     assert row in ROWS
+
+
+def test_row_names_are_unique() -> None:
+    assert sorted(set(ROWS)) == sorted(ROWS)
 
 
 def test_a_made_up_difference_is_found() -> None:

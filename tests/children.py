@@ -14,9 +14,18 @@ from typing import IO
 
 from tools.repository import ROOT
 
-__all__ = ["child", "run_module"]
+__all__ = ["child", "run_module", "run_program"]
 
 Stream = int | IO[bytes] | None
+
+
+def run_program(
+    *command: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run a program until it ends. Return what it printed and its exit status. ``env`` is its whole environment."""
+    return subprocess.run(
+        command, cwd=cwd, env=env, input=stdin, capture_output=True, text=True, timeout=280, check=False
+    )
 
 
 def run_module(module: str, *arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -24,15 +33,7 @@ def run_module(module: str, *arguments: str, cwd: Path, **environment: str) -> s
 
     ``environment`` is added to the environment.
     """
-    return subprocess.run(
-        [sys.executable, "-m", module, *arguments],
-        cwd=cwd,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    return run_program(sys.executable, "-m", module, *arguments, cwd=cwd, env={**os.environ, **environment})
 
 
 @asynccontextmanager

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
+from tests.children import run_program
 from tests.complaints import complaints
 from tools.repository import ROOT
 
@@ -13,8 +13,7 @@ __all__ = ["benchmark", "refused"]
 
 def benchmark(module: str, *arguments: str, silent: bool = True) -> list[str]:
     """Run a benchmark and return the lines that it prints. If it is ``silent``, it must not complain."""
-    command = [sys.executable, "-W", "error", "-m", f"benchmarks.{module}", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
+    done = run_program(sys.executable, "-Werror", "-m", f"benchmarks.{module}", *arguments, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert not (silent and complaints(done.stderr))
     return [line.strip() for line in done.stdout.splitlines() if line.strip()]
@@ -22,7 +21,6 @@ def benchmark(module: str, *arguments: str, silent: bool = True) -> list[str]:
 
 def refused(module: str, *arguments: str) -> str:
     """Run a benchmark that refuses to start, and return the reason that it prints."""
-    command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
+    done = run_program(sys.executable, "-m", f"benchmarks.{module}", *arguments, cwd=ROOT)
     assert (done.returncode, done.stdout) == (2, "")
     return done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from benchmarks.jetstream import NatsServer
 from benchmarks.ways import BACKLOG, BATCHES, IN_STEP, TASKS
 from benchmarks.works import Idle, Medians
 from sbredis.exceptions import ServerUnsuitableError
+from tests.children import run_program
 from tools.repository import ROOT
 
 # -- NATS --------------------------------------------------------------------------------------------------------------
@@ -38,10 +38,7 @@ def test_a_failed_nats_installation_is_reported_and_leaves_nothing(tmp_path: Pat
         (tmp_path / name).parent.mkdir()
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / ".venv").symlink_to(ROOT / ".venv")
-    environment = {**os.environ, "PIP_NO_INDEX": "1"}
-    done = subprocess.run(
-        [tmp_path / "tools/nats"], env=environment, capture_output=True, text=True, check=True, timeout=280
-    )
+    done = run_program(tmp_path / "tools/nats", env={**os.environ, "PIP_NO_INDEX": "1"})
     assert done.stdout.splitlines() == [
         "nats: installing requirements/nats.lock into .cache/nats",
         "nats: cannot be installed, so it is not measured; .cache/nats.log says why",

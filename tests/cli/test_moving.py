@@ -8,7 +8,6 @@ import re
 import select
 import shlex
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -23,6 +22,7 @@ from sbredis.aio import EntityInfo, ServiceBusClient
 from sbredis.cli import _move
 from sbredis.cli._invocation import Invocation
 from sbredis.model import AmqpAnnotatedMessage, PartitionRuntimeProperties, ServiceBusMessage
+from tests.children import run_program
 from tests.cli.children import Child
 from tests.cli.conftest import Bus
 from tests.maintenance.test_forwarding import Mortal
@@ -406,9 +406,7 @@ def test_a_dump_whose_reader_has_gone_ends_without_a_word(bus: Bus) -> None:
     bus.queue()
     bus.did("send", "orders", "x" * 1000, "--count", "500")
     line = f"{shlex.quote(sys.executable)} -m sbredis.cli dump orders --url {shlex.quote(bus.url)} | head -1 | wc -l"
-    ran = subprocess.run(
-        ["/bin/bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True, check=False
-    )
+    ran = run_program("/bin/bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}")
     assert (ran.returncode, ran.stdout.strip(), ran.stderr) == (141, "1", "")
 
 

@@ -22,6 +22,7 @@ from sbredis.cli._invocation import Invocation, Settings
 from sbredis.cli._passing import connection_string, release_command
 from sbredis.cli._server_choice import ChosenServer
 from sbredis.servers import LocalServer
+from tests.children import run_program
 from tests.cli.conftest import Bus, Command
 from tests.plugins.parts import first
 from tools.repository import ROOT
@@ -46,9 +47,7 @@ def test_only_the_program_changes_the_garbage_collector(given: str, changes: boo
         f"assert main({given}) == 0\n"
         "print(gc.get_threshold() != before, gc.get_freeze_count() > 0)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True, timeout=100
-    )
+    done = run_program(sys.executable, "-c", code, env=environment())
     assert done.stdout.splitlines()[-1] == f"{changes} {changes}"
 
 
@@ -211,16 +210,7 @@ def test_the_processes_of_a_supervisor_run_where_the_command_says(bus: Bus, plac
     text = SHOWS_ITS_PLACE.format(url="'redis://127.0.0.1:1?namespace=module'", options="")
     places.module("place_of_children", text)
     line = [*COMMAND, "--url", "-", "worker", "place_of_children:worker", "--processes", "1", "--log-format", "text"]
-    ran = subprocess.run(
-        line,
-        cwd=tmp_path,
-        env=environment(),
-        input=f"{bus.url}?namespace=option\n",
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    ran = run_program(*line, cwd=tmp_path, env=environment(), stdin=f"{bus.url}?namespace=option\n")
     assert (ran.returncode, ran.stdout) == (0, "option\n"), ran.stderr
     assert REPLACED in ran.stderr
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from sbredis import ServiceBusReceivedMessage
 from sbredis.aio import ServiceBusClient, ServiceBusReceiver
 from sbredis.cli._receive import delay_after, environment_of, wait_of
 from sbredis.servers import LocalServer
+from tests.children import run_program
 from tests.cli.children import Child
 from tests.cli.conftest import Bus, Command
 from tests.offenders import for_each
@@ -209,7 +209,7 @@ def test_when_the_reader_of_a_pipe_has_gone_the_rest_goes_back_uncounted(bus: Bu
     options = "--session ann" if session else ""
     command = f"{COMMAND} receive orders --count 100 {options} --url {shlex.quote(bus.url)}"
     line = f"{command} | head -1; exit ${{PIPESTATUS[0]}}"
-    ran = subprocess.run(["/bin/bash", "-c", line], capture_output=True, text=True, check=False)
+    ran = run_program("/bin/bash", "-c", line)
     assert (ran.returncode, ran.stdout, ran.stderr) == (141, "1\n", "")
     left = counts(bus)
     assert left[-99:] == [(str(number), 0) for number in range(2, 101)]

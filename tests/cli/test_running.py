@@ -32,6 +32,7 @@ from sbredis.exceptions import (
     ServiceBusConnectionError,
 )
 from sbredis.servers import LocalServer
+from tests.children import run_program
 from tests.cli.children import Child
 from tests.cli.conftest import Bus, Command
 from tests.plugins.parts import first
@@ -228,7 +229,7 @@ def test_a_refusal_of_the_work_has_the_same_form(sbredis: Command) -> None:
 
 def in_shell(bus: Bus, arguments: str, redirection: str) -> subprocess.CompletedProcess[str]:
     line = f"{shlex.quote(sys.executable)} -m sbredis.cli {arguments} --url {shlex.quote(bus.url)} {redirection}"
-    return subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False, timeout=60)
+    return run_program("/bin/sh", "-c", line)
 
 
 def test_with_a_closed_output_nothing_is_received(bus: Bus) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from sbredis.cli._server_choice import (
     write_book,
 )
 from sbredis.exceptions import InvalidConnectionStringError
+from tests.children import run_program
 from tests.cli.conftest import Bus
 
 BOOK = Book(
@@ -339,12 +339,8 @@ def test_a_stdin_that_cannot_be_read_has_no_connection_string(bus: Bus, monkeypa
 
 def test_what_follows_the_connection_string_is_left_in_the_pipe(bus: Bus) -> None:
     bus.queue()
-    ran = subprocess.run(
-        [sys.executable, "-m", "sbredis.cli", "send", "orders", "--lines", "--url", "-"],
-        input=f"{bus.url}\na\nb\n",
-        capture_output=True,
-        text=True,
-        check=False,
+    ran = run_program(
+        sys.executable, "-m", "sbredis.cli", "send", "orders", "--lines", "--url", "-", stdin=f"{bus.url}\na\nb\n"
     )
     assert (ran.returncode, ran.stdout) == (0, "sent 2 messages to orders\n")
     assert bus.bodies() == ["a", "b"]

@@ -10,7 +10,6 @@ import ast
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +18,7 @@ import pytest
 
 from sbredis.servers import LocalServer
 from sbredis.sync.management import ServiceBusAdministrationClient
+from tests.children import run_program
 from tests.complaints import complaints
 from tests.offenders import for_each
 from tools.repository import ROOT
@@ -150,16 +150,8 @@ class Ran(NamedTuple):
 
 def run_typed(page: Path, *url: str, folder: Path) -> Ran:
     """Run a page in this folder until it ends."""
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-m", "tools.run_page", str(page), *url],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    command = "-Xdev", "-Werror", "-m", "tools.run_page", str(page), *url
+    done = run_program(sys.executable, *command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)})
     complained = [line for line in complaints(done.stderr).splitlines() if not SLOW.match(line)]
     return Ran(done.stdout.splitlines(), complained, done.returncode)
 

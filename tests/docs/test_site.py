@@ -10,7 +10,6 @@ import importlib
 import inspect
 import json
 import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from typing import Any
 import pytest
 
 from sbredis.exceptions import Outcome, ServiceBusError
+from tests.children import run_program
 from tests.offenders import for_each
 from tools.repository import ROOT
 from tools.site.__main__ import outside
@@ -138,8 +138,7 @@ assert not SPARK & set(sys.modules)
 @pytest.mark.long("it makes the API reference twice")
 def test_the_reference_is_the_same_without_pyspark() -> None:
     """So nobody needs PySpark to build the site. Here nothing of requirements/spark.txt is found."""
-    command = [sys.executable, "-c", WITHOUT_SPARK]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    done = run_program(sys.executable, "-c", WITHOUT_SPARK, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == reference_pages()
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.children import run_program
 from tests.complaints import complaints
 from tests.examples.running import printed_by, unlike
 from tests.examples.test_worker_examples import WORKER_EXAMPLES
@@ -164,16 +165,8 @@ class Ran(NamedTuple):
 
 def run(*arguments: str, folder: Path) -> Ran:
     """Run a program in this folder until it ends."""
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    command = "-Xdev", "-Werror", *arguments
+    done = run_program(sys.executable, *command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)})
     complained = [line for line in complaints(done.stderr).splitlines() if not SLOW.match(line)]
     return Ran(done.stdout.splitlines(), complained, done.returncode)
 

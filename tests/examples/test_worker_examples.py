@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import runpy
-import subprocess
 import sys
 import uuid
 from collections.abc import Coroutine
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from sbredis.servers import LocalServer
+from tests.children import run_program
 from tests.complaints import complaints
 from tests.examples.running import printed_by, unlike
 from tools.repository import ROOT
@@ -136,16 +136,8 @@ def test_all_examples_run_on_a_server(shared_server: LocalServer, capsys: pytest
 @pytest.mark.long("it starts the program of a worker")
 def test_an_example_runs_as_a_program(tmp_path: Path) -> None:
     """A process of a handler finds the handler in the program, too."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(ROOT / "examples/worker_processes.py")],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    command = sys.executable, "-Werror", ROOT / "examples/worker_processes.py"
+    done = run_program(*command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, complaints(done.stderr)
     assert done.stdout.splitlines()[0].startswith("-1: HandlerProcessDied")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 import pytest
 
+from tests.children import run_program
 from tests.offenders import for_each
 from tools import bare_debian
 from tools.bare_debian import Unable, commands, mirror_of, settings_of_apt, settings_of_pip
@@ -125,14 +125,8 @@ def test_a_machine_that_cannot_make_a_debian_is_told_why_and_nothing_is_made() -
 
 
 def test_a_run_that_is_skipped_says_so_and_succeeds() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "tools.bare_debian"],
-        cwd=ROOT,
-        env={"PATH": "/nonexistent", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    nothing = {"PATH": "/nonexistent", "PYTHONPATH": str(ROOT)}
+    ran = run_program(sys.executable, "-m", "tools.bare_debian", cwd=ROOT, env=nothing)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert re.fullmatch(
         r"skipped: the run in a bare Debian: (it needs (Linux|root)|there is no apt-get.*)\n", ran.stdout

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.children import run_program
 from tests.offenders import for_each
 from tools import check
 from tools.lock import read_lock
@@ -27,9 +28,7 @@ SCRIPTS = [
 def make(*arguments: str) -> str:
     """Run make as a user would run it at a prompt, and return its output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    command = ["make", "--no-print-directory", *arguments]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=280)
-    return done.stdout
+    return run_program("make", "--no-print-directory", *arguments, cwd=ROOT, env=environment).stdout
 
 
 def pins(name: str) -> dict[str, str]:
@@ -54,11 +53,8 @@ def test_the_demo_does_not_fetch_spark(tmp_path: Path) -> None:
     (tmp_path / "requirements").mkdir()
     for name in ("tools/spark", "requirements/spark.txt", "requirements/spark.lock"):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
-    command = ["sh", "tools/spark", "if-kept"]
     environment = {name: value for name, value in os.environ.items() if name != "WHEELS"}
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=60
-    )
+    done = run_program("sh", "tools/spark", "if-kept", cwd=tmp_path, env=environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -74,8 +70,7 @@ def test_continuous_integration_runs_checks_and_tests_and_fails_if_a_step_fails(
     made.write_text(f'#!/bin/sh\necho "making $1"\n[ "$1" != "{failing}" ]\n', "utf-8")
     made.chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    command = ["bash", str(tmp_path / ".ci/run")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    done = run_program("bash", tmp_path / ".ci/run", env=environment)
     assert re.findall(r"^making (.*)$", done.stdout, re.MULTILINE) == STEPS
     assert done.returncode == (1 if failing else 0)
     assert re.findall(r"make ([a-z-]+);", done.stdout) == ([failing] if failing else [])
@@ -154,8 +149,7 @@ def test_an_unsuitable_python_version_is_refused_with_a_remedy(tmp_path: Path) -
     (copy / "tools").mkdir(parents=True)
     (copy / "tools/environment").write_bytes((ROOT / "tools/environment").read_bytes())
     environment = {"PATH": os.environ["PATH"], "PYTHON": "/bin/false"}
-    command = ["sh", str(copy / "tools/environment")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=280)
+    done = run_program("sh", copy / "tools/environment", env=environment)
     assert done.returncode != 0
     assert "PYTHON=/bin/false is not a Python of at least 3.11; name another" in done.stderr
     assert not (copy / ".venv").exists()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.children import run_module
+from tests.children import run_module, run_program
 from tools.check_commits import LONGEST, UncheckedHistoryError, findings, problems
 from tools.repository import ROOT
 
@@ -24,10 +23,8 @@ LONG = "Say in a subject that no list of commits shows whole what its body shoul
 
 
 def git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
-    done = subprocess.run(
-        command, env={**os.environ, **AUTHOR}, capture_output=True, text=True, check=True, timeout=120
-    )
+    done = run_program("git", "-C", folder, *arguments, env={**os.environ, **AUTHOR})
+    assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 

@@ -6,7 +6,6 @@ The demonstration needs two of them. The packages come from the environment of t
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from sbredis.servers import LocalServer
+from tests.children import run_program
 from tests.house.building import WHEEL, build, run
 from tools.dist import TRIALS, try_out
 from tools.repository import ROOT
@@ -97,5 +97,5 @@ def test_a_package_of_another_extra_is_not_there(empty: Path, tmp_path: Path) ->
     """The environments of these tests have only what the wheel asks for."""
     python = with_extra(empty, "cli") / "python"
     code = "import click, rich, yaml, anyio, redis\nimport fakeredis"
-    done = subprocess.run([python, "-c", code], cwd=tmp_path, env={}, capture_output=True, text=True, check=False)
+    done = run_program(python, "-c", code, cwd=tmp_path, env={})
     assert "No module named 'fakeredis'" in done.stderr

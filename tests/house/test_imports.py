@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 from functools import cache
 
 import pytest
 
+from tests.children import run_program
 from tests.house.modules import Module, modules
 from tests.offenders import for_each
 from tools.repository import ROOT, files
@@ -215,9 +215,7 @@ def test_the_tree_in_architecture_names_every_folder() -> None:
 
 def python(code: str) -> str:
     """Run this code in a fresh interpreter and return its output."""
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=280
-    )
+    done = run_program(sys.executable, "-c", code, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

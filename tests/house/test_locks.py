@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 import sysconfig
 import zipfile
@@ -17,6 +16,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from tests.children import run_program
 from tests.house.building import run
 from tests.offenders import for_each
 from tools.lock import (
@@ -299,8 +299,7 @@ def test_a_file_with_another_hash_is_refused_and_not_installed(environment: Path
         "PIP_NO_INDEX": "1",
         "PIP_FIND_LINKS": str(tmp_path / "index"),
     }
-    command = [checkout / "tools/environment"]
-    done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False, timeout=280)
+    done = run_program(checkout / "tools/environment", env=settings)
     assert done.returncode == 1  # not 69, which means that there is no network
     assert done.stderr.endswith(
         "tiny==1.0\nenvironment: pip refused the package named above, because it is not the file that "
@@ -310,8 +309,7 @@ def test_a_file_with_another_hash_is_refused_and_not_installed(environment: Path
     assert (installed, (environment / ".installed-demo").exists()) == ([], False)
 
     lock.write_text(lock.read_text("utf-8").replace(wrong, right), "utf-8")  # the hash alone has made the difference
-    pip: list[str | Path] = [environment / "bin/python", "-m", "pip", "install", "-r", lock]
-    subprocess.run(pip, env=settings, capture_output=True, check=True, timeout=280)
+    run_program(environment / "bin/python", "-m", "pip", "install", "-r", lock, env=settings).check_returncode()
     assert [path.name for path in environment.rglob("tiny.py")] == ["tiny.py"]
 
 
@@ -326,14 +324,7 @@ def test_frameworks_that_cannot_be_installed_are_named_one_by_one(tmp_path: Path
     (tmp_path / requirements).parent.mkdir()
     (tmp_path / requirements).write_text("# two of them\nsaq[hiredis]==0.26.4\nuvloop==0.23.0  # a loop\n", "utf-8")
     shutil.copy(lock_of(requirements), lock_of(requirements, tmp_path))
-    done = subprocess.run(
-        [tmp_path / "tools/peers"],
-        env={**os.environ, "PIP_NO_INDEX": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=280,
-    )
+    done = run_program(tmp_path / "tools/peers", env={**os.environ, "PIP_NO_INDEX": "1"})
     assert done.stdout.splitlines() == [
         "peers: installing benchmarks/requirements.lock into .cache/peers",
         "peers: not all can be installed together, so they are installed one by one",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.children import run_module
+from tests.children import run_module, run_program
 from tests.house.test_targets import FIXTURES
 from tests.plugins.parts import parts_of
 from tools.repository import ROOT
@@ -141,29 +141,28 @@ echo "$PYTHONPYCACHEPREFIX$PYTHONDONTWRITEBYTECODE" >>kept
 """Stands in for the Python that runs the tests."""
 
 
+def side_by_side(folder: Path, python: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run ``tools/side-by-side`` in a folder with one file of the conformance suite. A script is its Python."""
+    for name, text in {
+        "tests/test_one.py": "pytestmark = pytest.mark.conformance\n",
+        "tests/test_two.py": "",
+        "tools/side-by-side": (ROOT / "tools/side-by-side").read_text("utf-8"),
+        ".venv/bin/python": python,
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+    (folder / ".venv/bin/python").chmod(0o755)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | environment
+    return run_program("/bin/sh", "tools/side-by-side", *arguments, cwd=folder, env=env)
+
+
 def runs_of(part: str, folder: Path, *, compiled: bool = True, **environment: str) -> list[str]:
     """Return the runs of pytest that ``tools/side-by-side`` starts for a part."""
-    (folder / "tools").mkdir()
-    (folder / "tests").mkdir()
-    (folder / "tests/test_one.py").write_text("pytestmark = pytest.mark.conformance\n", "utf-8")
-    (folder / "tests/test_two.py").write_text("", "utf-8")
-    (folder / "tools/side-by-side").write_bytes((ROOT / "tools/side-by-side").read_bytes())
-    python = folder / ".venv/bin/python"
-    python.parent.mkdir(parents=True)
-    python.write_text(PYTHON, "utf-8")
-    python.chmod(0o755)
     if compiled:
         kept = folder / ".cache/bytecode/tests/test_one.cpython-311-pytest-9.0.0.pyc"
         kept.parent.mkdir(parents=True)
         kept.touch()
-    subprocess.run(
-        ["/bin/sh", "tools/side-by-side", part, "--maxfail=7"],
-        cwd=folder,
-        env={name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | environment,
-        check=True,
-        capture_output=True,
-        timeout=120,
-    )
+    side_by_side(folder, PYTHON, part, "--maxfail=7", **environment).check_returncode()
     return sorted((folder / "ran").read_text("utf-8").splitlines())
 
 
@@ -225,9 +224,7 @@ def test_what_is_compiled_is_kept_even_if_the_environment_forbids_it(tmp_path: P
 
 
 def test_an_unknown_part_is_refused(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        ["/bin/sh", ROOT / "tools/side-by-side", "most"], cwd=tmp_path, check=False, capture_output=True, text=True
-    )
+    ran = run_program("/bin/sh", ROOT / "tools/side-by-side", "most", cwd=tmp_path)
     assert (ran.returncode, ran.stderr) == (2, "tools/side-by-side: the part is test, rest or all, not most\n")
 
 

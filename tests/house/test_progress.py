@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.children import run_module
+from tests.children import run_module, run_program
+from tests.house.test_parts import side_by_side
 from tests.plugins.parts import first
 from tests.plugins.progress import LONG, LONGEST_REASON, Tally
 from tools.repository import ROOT
@@ -95,17 +96,11 @@ def test_a_run_names_each_failure_at_once_and_prints_no_dots(workers: tuple[str,
 
 def test_the_progress_of_a_run_whose_output_is_collected_is_seen_at_once(tmp_path: Path) -> None:
     """The descriptor 3 gets it, as ``tools/side-by-side`` arranges it."""
-    command = f"exec 3>told; exec {sys.executable} -m pytest -q -p tests.plugins.progress --rootdir=. --progress part"
+    options = "-q -p tests.plugins.progress --rootdir=. --progress part -p no:cacheprovider"
+    command = f"exec 3>told; exec {sys.executable} -m pytest {options} test_it.py"
     (tmp_path / "test_it.py").write_text(FAILING, "utf-8")
-    ran = subprocess.run(
-        ["/bin/sh", "-c", f"{command} -p no:cacheprovider test_it.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = run_program("/bin/sh", "-c", command, cwd=tmp_path, env=env)
     assert "part: FAILED test_it.py::test_bad - assert 1 == 2\n" in (tmp_path / "told").read_text("utf-8")
     assert "part: " not in ran.stdout
 
@@ -136,35 +131,19 @@ def test_a_test_that_hangs_fails_with_the_stacks_and_the_run_goes_on(workers: tu
     assert ran.stdout.splitlines()[-1].startswith("1 failed, 1 passed in ")
 
 
-def test_the_parts_in_the_background_show_their_progress_and_print_the_rest_at_the_end(tmp_path: Path) -> None:
-    """Here a shell stands in for the Python that runs the tests."""
-    (tmp_path / "tools").mkdir()
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests/test_it.py").write_text("pytestmark = pytest.mark.conformance", "utf-8")
-    (tmp_path / "tools/side-by-side").write_bytes((ROOT / "tools/side-by-side").read_bytes())
-    python = tmp_path / ".venv/bin/python"
-    python.parent.mkdir(parents=True)
-    python.write_text(
-        """#!/bin/sh
+TELLING = """#!/bin/sh
 [ "$1" = -c ] && echo 6 && exit
 case "$*" in *--collect-only*) exit ;; esac
 while [ "$1" != --progress ]; do shift; done
 if { true >&3; } 2>/dev/null; then echo "progress of $2" >&3; else echo "progress of $2"; fi
 echo "details of $2"
 [ "$2" != spark ]
-""",
-        "utf-8",
-    )
-    python.chmod(0o755)
-    ran = subprocess.run(
-        ["/bin/sh", "tools/side-by-side", "test"],
-        cwd=tmp_path,
-        env={name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+"""
+"""Stands in for the Python that runs the tests."""
+
+
+def test_the_parts_in_the_background_show_their_progress_and_print_the_rest_at_the_end(tmp_path: Path) -> None:
+    ran = side_by_side(tmp_path, TELLING, "test")
     lines = ran.stdout.splitlines()
     assert (ran.returncode, ran.stderr) == (1, "")
     told = [line for line in lines if line.startswith("progress")]

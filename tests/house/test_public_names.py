@@ -6,10 +6,10 @@ import ast
 import importlib
 import inspect
 import json
-import subprocess
 import sys
 from importlib.util import find_spec
 
+from tests.children import run_program
 from tests.house.modules import Module, importable_modules
 from tests.offenders import for_each
 
@@ -116,6 +116,5 @@ def loaded_by(statement: str, names: list[str]) -> list[str]:
     """Return the modules among these that a new process has loaded after a statement."""
     assert all(find_spec(name) is not None for name in names)  # so that a module of another name is noticed
     code = f"import json, sys; {statement}; print(json.dumps([name for name in {names} if name in sys.modules]))"
-    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    found: list[str] = json.loads(shown)
+    found: list[str] = json.loads(run_program(sys.executable, "-c", code).stdout)
     return found

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from importlib.util import find_spec
 
 import pytest
 
+from tests.children import run_program
 from tests.offenders import for_each
 from tools.repository import ROOT
 from tools.runs import RUNS, choices, wanted
@@ -18,14 +18,7 @@ EVERY = [(kind, what) for kind, runs in RUNS.items() for what in runs]
 
 def said(*arguments: str) -> tuple[int, str, str]:
     """Run the tool as make does, and return its exit status, its output and its errors."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tools.runs", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
+    done = run_program(sys.executable, "-m", "tools.runs", *arguments, cwd=ROOT)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import subprocess
 import sys
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
@@ -27,6 +26,7 @@ from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.telemetry import Telemetry, _metrics, named
 from sbredis.telemetry._telemetry import OperationName
 from sbredis.telemetry._tracing import look_at
+from tests.children import run_program
 from tests.telemetry.telemetry_listener import Listener, attributes, context_of, linked, listener, traceparent
 from tools.repository import ROOT
 
@@ -111,14 +111,7 @@ def use(telemetry):
 def loaded():
     return any(name.partition(".")[0] == "opentelemetry" for name in sys.modules if sys.modules[name])
 """
-    done = subprocess.run(
-        [sys.executable, "-c", f"import os; os.environ.update({environment!r}){prelude}{code}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
+    done = run_program(sys.executable, "-c", f"import os; os.environ.update({environment!r}){prelude}{code}", cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import resource
 import signal
-import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
@@ -25,6 +24,7 @@ from sbredis.workers import Context, Proceed, Retries, Router, Worker
 from sbredis.workers.declaring._handlers import Defaults, plan_of
 from sbredis.workers.running._frames import Answer, Asked, SentFrame, read_answer, read_asked, write_answer, write_asked
 from sbredis.workers.running._processes import HandlerProcessDied, HandlerProcesses
+from tests.children import run_program
 from tests.waiting import eventually
 from tests.workers import slow_to_start
 from tests.workers.looking import empty, worker_of
@@ -393,9 +393,7 @@ print(process._process.pid)
 
 def test_a_program_ends_although_its_worker_has_left_processes_behind() -> None:
     """The processes ignore the signal with which Python ends them."""
-    done = subprocess.run(
-        [sys.executable, "-c", LEFT_BEHIND], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_program(sys.executable, "-c", LEFT_BEHIND, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
     assert has_ended(int(done.stdout))
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from sbredis.workers.supervising._signals import StopRequests
+from tests.children import run_program
 
 STOPPED = """
 import asyncio, os, random, subprocess, sys
@@ -72,9 +72,7 @@ def test_a_second_request_ends_a_program_that_waits_after_its_worker_has_ended(
     tmp_path: Path, after: bool, code: int, told: str
 ) -> None:
     program = ENDED.replace("AFTER", str(after))
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False
-    )
+    done = run_program(sys.executable, "-c", program, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (code, f"ignored the same request\n{told}"), done.stderr
 
 
@@ -87,7 +85,5 @@ def test_signals_that_come_together_are_one_request() -> None:
 
 def test_ctrl_c_and_the_signal_of_the_supervisor_are_one_signal_for_a_supervised_worker(tmp_path: Path) -> None:
     """uvloop calls a handler twice if another signal that has a handler comes at almost the same time."""
-    done = subprocess.run(
-        [sys.executable, "-c", STOPPED], cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False
-    )
+    done = run_program(sys.executable, "-c", STOPPED, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

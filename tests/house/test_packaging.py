@@ -121,7 +121,7 @@ def test_the_metadata_contain_the_facts_that_users_need(metadata: Message) -> No
     assert metadata.get_all("License-File") == ["LICENSE"]
     assert metadata["Description-Content-Type"] == "text/markdown"
     assert set(metadata.get_all("Provides-Extra", [])) == {
-        *("cli", "embedded", "fast", "memory", "otel", "reload", "spark"),
+        *("cli", "embedded", "fast", "memory", "otel", "reload", "spark")
     }
     needs = [need for need in metadata.get_all("Requires-Dist", []) if "extra ==" not in need]
     assert sorted(needs) == ["anyio<5,>=4.9", "click<9,>=8.2", "msgspec<1,>=0.22", "redis<9,>=8.1", "tenacity<10,>=9"]

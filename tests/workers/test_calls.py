@@ -58,10 +58,7 @@ def test_a_function_that_runs_goes_on_after_its_lock_was_lost(caplog: pytest.Log
 @pytest.mark.parametrize(
     ("settled", "said"),
     [
-        (
-            False,
-            "although it was cancelled, and the worker ends without it: message 1 and 1 more come again when",
-        ),
+        (False, "although it was cancelled, and the worker ends without it: message 1 and 1 more come again when"),
         (True, "message 1 and 1 more settled before"),
     ],
 )

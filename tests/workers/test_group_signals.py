@@ -113,8 +113,7 @@ async def test_files_that_change_twice_while_a_handler_runs_let_it_finish(server
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [(), pytest.param(("--processes", "2"), marks=pytest.mark.long("it starts a group of processes"))],
+    "arguments", [(), pytest.param(("--processes", "2"), marks=pytest.mark.long("it starts a group of processes"))]
 )
 async def test_signals_that_come_together_are_one_request(
     server: LocalServer, tmp_path: Path, arguments: tuple[str, ...]

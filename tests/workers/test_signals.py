@@ -79,7 +79,7 @@ def test_a_second_request_ends_a_program_that_waits_after_its_worker_has_ended(
 def test_signals_that_come_together_are_one_request() -> None:
     requests = StopRequests()
     assert [requests.signalled(now) for now in (7.0, 7.1, 7.49, 7.51, 9)] == [
-        *("first", "same", "same", "second", "second"),
+        *("first", "same", "same", "second", "second")
     ]
 
 

@@ -96,11 +96,7 @@ def root() -> Iterator[logging.Logger]:
     [(Terminal, None, False), (io.StringIO, None, True), (Terminal, "json", True), (io.StringIO, "text", False)],
 )
 def test_the_log_is_text_on_a_terminal_and_json_elsewhere(
-    kind: type[io.StringIO],
-    form: str | None,
-    is_json: bool,
-    monkeypatch: pytest.MonkeyPatch,
-    root: logging.Logger,
+    kind: type[io.StringIO], form: str | None, is_json: bool, monkeypatch: pytest.MonkeyPatch, root: logging.Logger
 ) -> None:
     stream = kind()
     monkeypatch.setattr(sys, "stderr", stream)

@@ -102,10 +102,7 @@ class Town:
         await self.client.ensure_queue("out")
         for kind in self.kinds:
             await self.client.ensure_queue(
-                kind,
-                lock_duration=self._lock,
-                max_delivery_count=self._deliveries,
-                requires_session=kind == "session",
+                kind, lock_duration=self._lock, max_delivery_count=self._deliveries, requires_session=kind == "session"
             )
 
     # -- messages ------------------------------------------------------------------------------------------------------

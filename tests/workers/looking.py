@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sbredis.model import ServiceBusMessage
+from sbredis.model import QueueOptions, ServiceBusMessage
 from sbredis.testing import Bus
 from sbredis.workers import Worker
 
@@ -12,9 +12,10 @@ __all__ = ["bodies", "dead", "empty", "send_to", "worker_of"]
 
 
 async def worker_of(bus: Bus, *queues: str, **options: Any) -> Worker:
-    """Create queues. Return a new worker on their bus."""
+    """Create queues with the options that queues have. Return a new worker on their bus, with the other options."""
+    of_queues = {name: options.pop(name) for name in QueueOptions.__annotations__ if name in options}
     for name in queues:
-        await bus.create_queue(name)
+        await bus.create_queue(name, **of_queues)
     return Worker(bus.url, **options)
 
 

@@ -35,8 +35,7 @@ async def locked(bus: Bus, queue: str, count: int) -> bool:
 
 
 async def test_a_handler_of_batches_gets_lists_and_answers_for_each_message(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders", max_delivery_count=2)
-    worker = Worker(sbredis_bus.url, retries=NOW, max_concurrent_calls=2)
+    worker = await worker_of(sbredis_bus, "orders", max_delivery_count=2, retries=NOW, max_concurrent_calls=2)
     sizes: list[int] = []
     done: list[int] = []
 
@@ -60,9 +59,7 @@ async def test_a_handler_of_batches_gets_lists_and_answers_for_each_message(sbre
 
 async def test_messages_that_come_while_a_batch_waits_do_not_make_it_too_large(sbredis_bus: Bus) -> None:
     """Each partition has several messages, and the first one that answers does not fill the batch."""
-    await sbredis_bus.create_queue("orders", enable_partitioning=True)
-    worker = Worker(sbredis_bus.url)
-    sizes: list[int] = []
+    worker, sizes = await worker_of(sbredis_bus, "orders", enable_partitioning=True), list[int]()
     for key in ("a", "b", "c"):
         await send(sbredis_bus, "orders", *(ServiceBusMessage(b"", partition_key=key) for _ in range(5)))
 
@@ -111,9 +108,7 @@ async def test_an_error_in_a_batch_lets_all_its_messages_come_again(sbredis_bus:
 
 
 async def test_a_batch_of_sessions_holds_one_session(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    worker = Worker(sbredis_bus.url)
-    batches: list[tuple[str | None, list[int]]] = []
+    worker, batches = await worker_of(sbredis_bus, "steps", requires_session=True), list[tuple[str | None, list[int]]]()
 
     @worker.queue("steps", batch=3, batch_wait=0.05, session_idle_timeout=0.1)
     async def steps(numbers: list[int], context: Context) -> None:
@@ -130,8 +125,7 @@ async def test_a_batch_of_sessions_holds_one_session(sbredis_bus: Bus) -> None:
 
 
 async def test_the_state_of_a_session_goes_with_the_messages_of_its_batch_that_are_completed(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "steps", requires_session=True)
 
     @worker.queue("steps", batch=2, batch_wait=30, session_idle_timeout=0.05)
     async def steps(texts: list[str], context: Context) -> Any:
@@ -167,9 +161,7 @@ async def test_a_batch_that_is_not_completed_by_itself_may_answer_for_some_of_it
 async def test_what_a_handler_returns_after_it_has_settled_its_batch_does_not_count(
     sbredis_bus: Bus, requires_session: bool
 ) -> None:
-    await sbredis_bus.create_queue("orders", requires_session=requires_session)
-    worker = Worker(sbredis_bus.url)
-    ended: list[int] = []
+    worker, ended = await worker_of(sbredis_bus, "orders", requires_session=requires_session), list[int]()
 
     @worker.queue("orders", batch=2, batch_wait=30, session_idle_timeout=0.05)
     async def insert(texts: list[str], context: Context) -> DeadLetter:
@@ -350,9 +342,7 @@ def test_the_size_of_batches_recovers_after_a_single_message_that_was_too_large(
 async def test_a_batch_whose_sends_have_too_many_bytes_comes_again_in_smaller_ones(sbredis_bus: Bus) -> None:
     """A transaction takes 4 MB."""
     await sbredis_bus.create_queue("orders", max_delivery_count=1, requires_session=True)
-    await sbredis_bus.create_queue("out", max_message_size_in_kilobytes=1024)
-    worker = Worker(sbredis_bus.url)
-    sizes: list[int] = []
+    worker, sizes = await worker_of(sbredis_bus, "out", max_message_size_in_kilobytes=1024), list[int]()
 
     @worker.queue("orders", batch=8, batch_wait=30, max_concurrent_calls=1, session_idle_timeout=0.1)
     async def insert(texts: list[str], context: Context) -> None:
@@ -386,8 +376,7 @@ async def test_a_batch_of_a_handler_that_sends_has_messages_of_one_partition(sbr
 
 
 async def test_a_batch_of_a_handler_without_a_context_has_messages_of_all_partitions(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders", enable_partitioning=True)
-    worker = Worker(sbredis_bus.url, middleware=[Logging()])
+    worker = await worker_of(sbredis_bus, "orders", enable_partitioning=True, middleware=[Logging()])
     sizes: list[int] = []
 
     @worker.queue("orders", batch=10, batch_wait=30)
@@ -406,8 +395,7 @@ async def test_a_batch_of_a_handler_without_a_context_has_messages_of_all_partit
 
 async def test_no_message_of_a_session_overtakes_one_of_another_handler(sbredis_bus: Bus) -> None:
     """Each handler gets messages that follow one another. After one that comes again, the others wait for it."""
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    worker = Worker(sbredis_bus.url, retries=NOW)
+    worker = await worker_of(sbredis_bus, "steps", requires_session=True, retries=NOW)
     handled: list[tuple[str, list[str], int]] = []
 
     @worker.queue("steps", batch=10, batch_wait=30, subject="a", session_idle_timeout=0.05)
@@ -433,9 +421,7 @@ async def test_no_message_of_a_session_overtakes_one_of_another_handler(sbredis_
 
 
 async def test_messages_of_a_session_wait_behind_one_that_no_handler_takes_yet(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    worker = Worker(sbredis_bus.url)
-    handled: list[list[str]] = []
+    worker, handled = await worker_of(sbredis_bus, "steps", requires_session=True), list[list[str]]()
 
     @worker.queue("steps", batch=10, batch_wait=30, subject="a", unmatched="abandon", session_idle_timeout=0.05)
     async def first(texts: list[str]) -> None:

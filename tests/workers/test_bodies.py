@@ -146,9 +146,7 @@ def test_a_state_decodes_to_an_equal_value_for_the_types_that_can_have_it(state:
 
 
 async def test_the_state_of_a_session_is_read_as_it_was_set(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    worker = Worker(sbredis_bus.url)
-    seen: list[Any] = []
+    worker, seen = await worker_of(sbredis_bus, "steps", requires_session=True), list[Any]()
 
     @worker.queue("steps", session_idle_timeout=0.1)
     async def step(new: Literal["open", "5"], context: Context) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from sbredis import ServiceBusMessage
 from sbredis.testing import Bus
-from sbredis.workers import Abandon, DeadLetter, Outcome, Worker
+from sbredis.workers import Abandon, DeadLetter, Outcome
 from tests.waiting import eventually
 from tests.workers.looking import send_to, worker_of
 
@@ -31,8 +31,7 @@ async def send(bus: Bus, *texts: str) -> None:
 async def test_a_handler_that_ends_well_although_it_was_cancelled_has_handled_its_message(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, requires_session: bool
 ) -> None:
-    await sbredis_bus.create_queue("orders", requires_session=requires_session)
-    worker = Worker(sbredis_bus.url, shutdown_timeout=0)
+    worker = await worker_of(sbredis_bus, "orders", requires_session=requires_session, shutdown_timeout=0)
     begun: list[str] = []
 
     @worker.queue("orders")
@@ -84,8 +83,7 @@ async def test_a_batch_that_ends_well_although_it_was_cancelled_is_completed(
 async def test_a_batch_whose_answers_are_not_all_good_after_it_was_cancelled_was_interrupted(
     sbredis_bus: Bus, requires_session: bool
 ) -> None:
-    await sbredis_bus.create_queue("orders", requires_session=requires_session)
-    worker = Worker(sbredis_bus.url, shutdown_timeout=0)
+    worker = await worker_of(sbredis_bus, "orders", requires_session=requires_session, shutdown_timeout=0)
     begun: list[str] = []
 
     @worker.queue("orders", batch=2, batch_wait=30)

@@ -13,7 +13,7 @@ from sbredis import ServiceBusMessage
 from sbredis.testing import Bus
 from sbredis.workers import Depends, Router, Worker
 from tests.waiting import eventually
-from tests.workers.looking import send_to
+from tests.workers.looking import send_to, worker_of
 
 
 async def test_all_handlers_of_a_worker_share_what_is_made_for_the_worker(sbredis_bus: Bus) -> None:
@@ -76,9 +76,7 @@ async def test_all_handlers_of_a_worker_share_what_is_made_for_the_worker(sbredi
 
 
 async def test_the_handlers_of_a_session_share_what_is_made_for_the_session(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    worker = Worker(sbredis_bus.url)
-    made: list[int] = []
+    worker, made = await worker_of(sbredis_bus, "steps", requires_session=True), list[int]()
     seen: list[tuple[str, int]] = []
 
     async def number() -> AsyncGenerator[int]:
@@ -104,8 +102,7 @@ async def test_the_handlers_of_a_session_share_what_is_made_for_the_session(sbre
 
 
 async def test_dependencies_of_sessions_that_end_slowly_keep_their_slots(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "steps", requires_session=True)
     live, most, let_go = 0, 0, asyncio.Event()
     done: list[int] = []
 
@@ -135,9 +132,7 @@ async def test_dependencies_of_sessions_that_end_slowly_keep_their_slots(sbredis
 async def test_a_dependency_whose_end_fails_is_reported_once_and_the_others_end_as_usual(
     sbredis_bus: Bus, scope: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    worker = Worker(sbredis_bus.url)
-    told: list[str] = []
+    worker, told = await worker_of(sbredis_bus, "steps", requires_session=True), list[str]()
 
     def plain() -> Generator[None]:
         yield

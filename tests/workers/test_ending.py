@@ -9,16 +9,16 @@ from typing import Annotated
 import pytest
 
 from sbredis.testing import Bus
-from sbredis.workers import Depends, Worker
+from sbredis.workers import Depends
 from tests.waiting import eventually
+from tests.workers.looking import worker_of
 
 
 @pytest.mark.parametrize(("seconds", "end"), [(60.0, "cleaned up"), (0.0, "cancelled")])
 async def test_the_clean_up_of_a_session_has_the_time_of_the_shutdown(
     sbredis_bus: Bus, seconds: float, end: str
 ) -> None:
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    worker = Worker(sbredis_bus.url, shutdown_timeout=seconds)
+    worker = await worker_of(sbredis_bus, "steps", requires_session=True, shutdown_timeout=seconds)
     let_go = asyncio.Event()
     told: list[str] = []
 
@@ -54,8 +54,7 @@ async def test_a_second_cancellation_cancels_the_handlers_and_gives_their_messag
     sbredis_bus: Bus, requires_session: bool
 ) -> None:
     """No handler outlives the client of its worker, and the locks that its messages have."""
-    await sbredis_bus.create_queue("orders", requires_session=requires_session)
-    worker = Worker(sbredis_bus.url, shutdown_timeout=3600)
+    worker = await worker_of(sbredis_bus, "orders", requires_session=requires_session, shutdown_timeout=3600)
     told: list[str] = []
 
     @worker.queue("orders")

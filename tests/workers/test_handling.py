@@ -264,8 +264,7 @@ async def test_a_dead_letter_that_its_handler_has_settled_causes_no_warning(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The handler has completed it, so the outcome that it returns afterwards does not count."""
-    await sbredis_bus.create_queue("orders", max_delivery_count=1)
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders", max_delivery_count=1)
 
     @worker.queue("orders")
     async def place() -> None:

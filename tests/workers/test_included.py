@@ -70,8 +70,7 @@ async def test_a_key_is_anything_that_a_message_id_may_be(sbredis_bus: Bus) -> N
 @pytest.mark.parametrize("middleware", [[], [Logging()]])
 async def test_a_key_in_a_batch_is_refused(sbredis_bus: Bus, middleware: list[Any]) -> None:
     """A key belongs to one message: the others would be dropped with it."""
-    await sbredis_bus.create_queue("orders", max_delivery_count=1)
-    worker = Worker(sbredis_bus.url, middleware=middleware)
+    worker = await worker_of(sbredis_bus, "orders", max_delivery_count=1, middleware=middleware)
 
     @worker.queue("orders", batch=2, batch_wait=30)
     async def place(texts: list[str], context: Context) -> None:

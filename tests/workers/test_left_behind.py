@@ -21,7 +21,7 @@ from sbredis.workers import Complete, Context, Depends, Worker
 from tests.children import child
 from tests.plugins.parts import first
 from tests.waiting import eventually
-from tests.workers.looking import send_to
+from tests.workers.looking import send_to, worker_of
 from tests.workers.parts import Parts, begun_with
 from tests.workers.worker_programs import program, send
 
@@ -104,8 +104,7 @@ def handled(worker: Worker, stubborn: Stubborn, batch: int | None) -> None:
 async def test_a_message_is_not_given_back_while_its_handler_goes_on(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, stubborn: Stubborn, requires_session: bool, batch: int | None
 ) -> None:
-    await sbredis_bus.create_queue("orders", requires_session=requires_session)
-    worker = Worker(sbredis_bus.url, shutdown_timeout=0)
+    worker = await worker_of(sbredis_bus, "orders", requires_session=requires_session, shutdown_timeout=0)
     count = batch or 1
     handled(worker, stubborn, batch)
     async with begun_with(worker, QUICK) as runtime:
@@ -134,8 +133,7 @@ async def test_a_message_is_not_given_back_while_its_handler_goes_on(
 async def test_a_handler_that_goes_on_may_have_settled_its_message(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, stubborn: Stubborn, requires_session: bool
 ) -> None:
-    await sbredis_bus.create_queue("orders", requires_session=requires_session)
-    worker = Worker(sbredis_bus.url, shutdown_timeout=0)
+    worker = await worker_of(sbredis_bus, "orders", requires_session=requires_session, shutdown_timeout=0)
 
     @worker.queue("orders")
     async def place(context: Context) -> None:
@@ -154,8 +152,7 @@ async def test_a_handler_that_goes_on_may_have_settled_its_message(
 async def test_a_handler_that_is_left_is_not_waited_for_again_after_a_second_cancellation(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, stubborn: Stubborn, requires_session: bool
 ) -> None:
-    await sbredis_bus.create_queue("orders", requires_session=requires_session)
-    worker = Worker(sbredis_bus.url, shutdown_timeout=0)
+    worker = await worker_of(sbredis_bus, "orders", requires_session=requires_session, shutdown_timeout=0)
     handled(worker, stubborn, None)
     async with begun_with(worker, QUICK) as runtime:
         await worker.send("orders", "one", session_id="a")
@@ -170,8 +167,7 @@ async def test_a_handler_that_is_left_is_not_waited_for_again_after_a_second_can
 async def test_the_clean_up_of_a_session_that_goes_on_is_not_waited_for(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await sbredis_bus.create_queue("orders", requires_session=True)
-    worker = Worker(sbredis_bus.url, shutdown_timeout=0)
+    worker = await worker_of(sbredis_bus, "orders", requires_session=True, shutdown_timeout=0)
     let_go, told = asyncio.Event(), list[str]()
 
     async def connection() -> AsyncGenerator[int]:

@@ -101,8 +101,7 @@ async def test_a_time_out_of_the_lifespan_itself_keeps_its_own_error(sbredis_bus
 async def test_a_worker_that_is_stopped_lets_handlers_finish_and_gives_the_rest_back_uncounted(
     sbredis_bus: Bus,
 ) -> None:
-    worker = await worker_of(sbredis_bus, "orders", shutdown_timeout=2, max_concurrent_calls=3)
-    begun: list[str] = []
+    worker, begun = await worker_of(sbredis_bus, "orders", shutdown_timeout=2, max_concurrent_calls=3), list[str]()
     ended: list[str] = []
 
     @worker.queue("orders")

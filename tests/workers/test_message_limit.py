@@ -9,9 +9,9 @@ import pytest
 
 from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus
-from sbredis.workers import Worker
 from sbredis.workers.running._limit import MessageLimit
 from tests.waiting import eventually
+from tests.workers.looking import worker_of
 from tests.workers.parts import Parts, Runtime
 
 
@@ -39,9 +39,7 @@ async def test_no_more_messages_begin_than_the_process_may_handle(
     if requires_session and "prefetch" in options:
         pytest.skip("nothing is fetched ahead of sessions")
     await sbredis_bus.create_queue("orders", requires_session=requires_session)
-    await sbredis_bus.create_queue("letters", requires_session=requires_session)
-    worker = Worker(sbredis_bus.url)
-    begun: list[str] = []
+    worker, begun = await worker_of(sbredis_bus, "letters", requires_session=requires_session), list[str]()
 
     async def place(text: str) -> None:
         begun.append(text)

@@ -123,8 +123,7 @@ async def test_a_message_whose_handler_misbehaves_becomes_a_dead_letter(
 
 
 async def test_a_thread_raises_what_it_likes_and_the_worker_goes_on(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders", max_delivery_count=2)
-    worker = Worker(sbredis_bus.url, retries=NOW)
+    worker = await worker_of(sbredis_bus, "orders", max_delivery_count=2, retries=NOW)
     raised = {each.__name__: each for each in (SystemExit, Interruption, KeyboardInterrupt, GeneratorExit)}
 
     @worker.queue("orders")
@@ -140,9 +139,7 @@ async def test_a_thread_raises_what_it_likes_and_the_worker_goes_on(sbredis_bus:
 
 async def test_a_plain_function_that_returns_a_coroutine_has_failed(sbredis_bus: Bus) -> None:
     """Nothing would run the coroutine, so a completed message would be lost. The coroutine is closed."""
-    await sbredis_bus.create_queue("orders", max_delivery_count=1)
-    worker = Worker(sbredis_bus.url)
-    coroutines: list[Any] = []
+    worker, coroutines = await worker_of(sbredis_bus, "orders", max_delivery_count=1), list[Any]()
 
     async def work() -> None: ...
 
@@ -162,8 +159,7 @@ async def test_a_plain_function_that_returns_a_coroutine_has_failed(sbredis_bus:
 
 @pytest.mark.parametrize("behave", [exits, interrupts, groups])
 async def test_a_batch_whose_handler_misbehaves_is_counted(sbredis_bus: Bus, behave: Callable[[], None]) -> None:
-    await sbredis_bus.create_queue("orders", max_delivery_count=2)
-    worker = Worker(sbredis_bus.url, retries=NOW)
+    worker = await worker_of(sbredis_bus, "orders", max_delivery_count=2, retries=NOW)
 
     @worker.queue("orders", batch=2, batch_wait=0.01)
     async def place(messages: list[ServiceBusReceivedMessage]) -> None:
@@ -177,9 +173,7 @@ async def test_a_batch_whose_handler_misbehaves_is_counted(sbredis_bus: Bus, beh
 
 
 async def test_what_a_handler_sends_after_its_end_is_refused(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    worker = Worker(sbredis_bus.url)
-    contexts: list[Context] = []
+    worker, contexts = await worker_of(sbredis_bus, "orders"), list[Context]()
 
     @worker.queue("orders")
     async def place(context: Context) -> None:
@@ -198,8 +192,7 @@ async def test_what_a_handler_sends_after_its_end_is_refused(sbredis_bus: Bus) -
 async def test_a_condition_that_misbehaves_is_counted_and_the_worker_goes_on(
     sbredis_bus: Bus, behave: Callable[[], None]
 ) -> None:
-    await sbredis_bus.create_queue("orders", max_delivery_count=2)
-    worker = Worker(sbredis_bus.url, retries=NOW)
+    worker = await worker_of(sbredis_bus, "orders", max_delivery_count=2, retries=NOW)
 
     def is_good(message: ServiceBusReceivedMessage) -> bool:
         if str(message) != "good":
@@ -220,9 +213,7 @@ async def test_a_condition_that_misbehaves_is_counted_and_the_worker_goes_on(
 
 
 async def test_a_handler_that_cancels_its_task_and_returns_keeps_its_session(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders", requires_session=True)
-    worker = Worker(sbredis_bus.url)
-    seen: list[tuple[str, int]] = []
+    worker, seen = await worker_of(sbredis_bus, "orders", requires_session=True), list[tuple[str, int]]()
 
     @worker.queue("orders")
     async def place(text: str, context: Context) -> None:
@@ -240,8 +231,7 @@ async def test_a_handler_that_cancels_its_task_and_returns_keeps_its_session(sbr
 async def test_what_a_handler_leaves_unsettled_is_counted_and_not_overtaken(
     sbredis_bus: Bus, batch: int | None
 ) -> None:
-    await sbredis_bus.create_queue("orders", requires_session=True, max_delivery_count=2)
-    worker = Worker(sbredis_bus.url, retries=NOW)
+    worker = await worker_of(sbredis_bus, "orders", requires_session=True, max_delivery_count=2, retries=NOW)
     seen: list[str] = []
     options: dict[str, Any] = {} if batch is None else {"batch": batch, "batch_wait": 0.01}
 

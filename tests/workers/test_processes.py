@@ -303,8 +303,7 @@ async def test_a_process_is_told_what_the_worker_knows_of_its_message(sbredis_bu
 
 
 async def test_an_outcome_that_cannot_cross_is_a_failure_of_the_handler(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders", max_delivery_count=1)
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders", max_delivery_count=1)
     worker.queue("orders", execution="process", max_concurrent_calls=1)(tell)
     async with worker.running():
         await worker.send("orders", "odd")

@@ -18,15 +18,13 @@ from tests.aio.diverting import divert
 from tests.aio.gates import Gate
 from tests.aio.queues import Calls
 from tests.waiting import eventually
-from tests.workers.looking import empty, send_to
+from tests.workers.looking import empty, send_to, worker_of
 
 NOW = Retries(first_delay=0)
 
 
 async def test_messages_of_a_session_are_handled_in_order_with_its_state(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    worker = Worker(sbredis_bus.url, retries=NOW)
-    seen: dict[str, list[int]] = {}
+    worker, seen = await worker_of(sbredis_bus, "steps", requires_session=True, retries=NOW), dict[str, list[int]]()
 
     @worker.queue("steps", session_idle_timeout=0.1)
     async def step(number: int, context: Context) -> None:
@@ -50,9 +48,7 @@ async def test_messages_of_a_session_are_handled_in_order_with_its_state(sbredis
 
 
 async def test_nothing_overtakes_a_message_that_its_handler_abandons(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    worker = Worker(sbredis_bus.url, retries=NOW)
-    seen: list[int] = []
+    worker, seen = await worker_of(sbredis_bus, "steps", requires_session=True, retries=NOW), list[int]()
 
     @worker.queue("steps", session_idle_timeout=0.1)
     async def step(number: int, context: Context) -> None:
@@ -91,9 +87,7 @@ async def test_a_session_that_is_interrupted_says_so(sbredis_bus: Bus) -> None:
 
 @pytest.mark.parametrize("batch", [None, 1])
 async def test_a_message_whose_settlement_fails_is_not_overtaken(sbredis_bus: Bus, batch: int | None) -> None:
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    worker = Worker(sbredis_bus.url)
-    handled: list[str] = []
+    worker, handled = await worker_of(sbredis_bus, "steps", requires_session=True), list[str]()
     options: dict[str, Any] = {} if batch is None else {"batch": batch}
 
     @worker.queue("steps", session_idle_timeout=0.1, **options)
@@ -109,9 +103,7 @@ async def test_a_message_whose_settlement_fails_is_not_overtaken(sbredis_bus: Bu
 
 
 async def test_a_worker_holds_no_more_sessions_than_it_may(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    worker = Worker(sbredis_bus.url)
-    begun: list[str] = []
+    worker, begun = await worker_of(sbredis_bus, "steps", requires_session=True), list[str]()
     let_go = asyncio.Event()
 
     @worker.queue("steps", max_concurrent_calls=2, session_idle_timeout=0.1)
@@ -138,8 +130,7 @@ async def test_a_session_with_one_message_takes_few_calls(sbredis_bus: Bus, slot
 
     If the worker has no other slot, the same call brings the next session. The first call and the idle session remain.
     """
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    worker, handled = Worker(sbredis_bus.url), list[str]()
+    worker, handled = await worker_of(sbredis_bus, "steps", requires_session=True), list[str]()
 
     @worker.queue("steps", max_concurrent_calls=slots, session_idle_timeout=3600, max_session_time=3600)
     async def step(text: str) -> None:
@@ -181,8 +172,7 @@ async def test_idle_sessions_of_all_partitions_are_let_go_of(sbredis_bus: Bus, w
 
 async def test_a_session_of_a_full_worker_goes_on_while_it_has_messages(sbredis_bus: Bus) -> None:
     """Others wait, but nothing of the session is left behind, and its order is kept."""
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    worker, handled = Worker(sbredis_bus.url), dict[str, list[int]]()
+    worker, handled = await worker_of(sbredis_bus, "steps", requires_session=True), dict[str, list[int]]()
 
     @worker.queue("steps", max_concurrent_calls=2, session_idle_timeout=3600, max_session_time=3600)
     async def step(number: int, context: Context) -> None:
@@ -199,8 +189,7 @@ async def test_a_session_of_a_full_worker_goes_on_while_it_has_messages(sbredis_
 
 
 async def test_the_session_that_is_idle_for_longest_is_given_back(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    worker, handled = Worker(sbredis_bus.url), list[str]()
+    worker, handled = await worker_of(sbredis_bus, "steps", requires_session=True), list[str]()
     busy = asyncio.Event()
 
     @worker.queue("steps", max_concurrent_calls=3, session_idle_timeout=3600, max_session_time=3600)

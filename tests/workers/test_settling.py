@@ -130,8 +130,7 @@ async def test_a_message_that_is_completed_with_its_earlier_delivery_is_counted_
 
 async def test_a_batch_with_one_lost_lock_completes_the_rest(sbredis_bus: Bus) -> None:
     errors: list[BaseException] = []
-    worker = await worker_of(sbredis_bus, "orders", on_error=lambda _, error: errors.append(error))
-    sizes: list[int] = []
+    worker, sizes = await worker_of(sbredis_bus, "orders", on_error=lambda _, error: errors.append(error)), list[int]()
 
     @worker.queue("orders", batch=3, batch_wait=0.01)
     async def place(messages: list[ServiceBusReceivedMessage]) -> None:
@@ -322,8 +321,7 @@ async def test_a_handler_of_a_session_may_settle_in_the_middle_or_not_at_all(sbr
 
 
 async def test_a_session_whose_lock_is_lost_ends_its_handler_and_comes_again(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("steps", requires_session=True, lock_duration=timedelta(seconds=5))
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "steps", requires_session=True, lock_duration=timedelta(seconds=5))
     told: list[str] = []
     begun = asyncio.Event()
 
@@ -381,8 +379,7 @@ def test_handlers_in_processes_run_as_often_as_there_are_processors(monkeypatch:
 @pytest.mark.parametrize("session", [None, "a"])
 async def test_a_handler_whose_lock_was_lost_is_cut_off_only_once(sbredis_bus: Bus, session: str | None) -> None:
     """Its clean-up may go on after that, although the worker is told to end once more."""
-    await sbredis_bus.create_queue("orders", requires_session=session is not None)
-    worker, cancelled = Worker(sbredis_bus.url), list[int]()
+    worker, cancelled = await worker_of(sbredis_bus, "orders", requires_session=session is not None), list[int]()
     begun, ends = asyncio.Event(), asyncio.Event()
 
     @worker.queue("orders")

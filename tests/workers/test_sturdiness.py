@@ -60,8 +60,7 @@ def paused(worker: Worker) -> dict[str, str]:
 async def test_an_entity_goes_on_after_a_defect_which_is_logged_once_and_shown(
     sbredis_bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, sessions: bool
 ) -> None:
-    await sbredis_bus.create_queue("orders", requires_session=sessions)
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders", requires_session=sessions)
     sender = sbredis_bus.client.get_queue_sender("orders")
     seen: list[str] = []
     broken, failures = True, 0
@@ -250,8 +249,7 @@ async def test_an_error_after_the_message_was_settled_is_counted_and_told(sbredi
 async def test_a_message_that_becomes_a_dead_letter_is_logged_with_its_fate(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await sbredis_bus.create_queue("orders", max_delivery_count=2)
-    worker = Worker(sbredis_bus.url, retries=NOW)
+    worker = await worker_of(sbredis_bus, "orders", max_delivery_count=2, retries=NOW)
 
     @worker.queue("orders", subject="one")
     async def place(number: int) -> None:
@@ -439,9 +437,7 @@ async def nothing() -> None: ...
 
 
 async def test_an_idle_session_does_not_delay_the_end(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("steps", requires_session=True)
-    worker = Worker(sbredis_bus.url)
-    seen: list[str] = []
+    worker, seen = await worker_of(sbredis_bus, "steps", requires_session=True), list[str]()
 
     @worker.queue("steps", session_idle_timeout=3600)
     async def step(text: str) -> None:

@@ -12,16 +12,14 @@ from sbredis.testing import Bus
 from sbredis.workers import DeadLetter, Logging, Retries, Worker
 from tests.telemetry.telemetry_listener import Listener, listener
 from tests.waiting import eventually
-from tests.workers.looking import empty
+from tests.workers.looking import empty, worker_of
 
 __all__ = ["listener"]
 NOW = Retries(first_delay=0)
 
 
 async def test_each_count_of_a_worker(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders", max_delivery_count=2)
-    worker = Worker(sbredis_bus.url, retries=NOW)
-    running: list[int] = []
+    worker, running = await worker_of(sbredis_bus, "orders", max_delivery_count=2, retries=NOW), list[int]()
 
     @worker.queue("orders")
     async def place(text: str) -> Any:
@@ -48,8 +46,7 @@ async def test_spans_of_handlers_belong_to_the_send_and_an_outcome_is_no_error(
     sbredis_bus: Bus, listener: Listener
 ) -> None:
     listener.set_up_tracing()
-    await sbredis_bus.create_queue("orders", max_delivery_count=1)
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders", max_delivery_count=1)
 
     @worker.queue("orders")
     async def place(text: str) -> None:
@@ -94,8 +91,7 @@ def processed(listener: Listener) -> list[Any]:
 
 async def test_calls_are_logged_without_their_bodies(sbredis_bus: Bus, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "sbredis.worker.calls")
-    await sbredis_bus.create_queue("orders", max_delivery_count=1)
-    worker = Worker(sbredis_bus.url, middleware=[Logging()])
+    worker = await worker_of(sbredis_bus, "orders", max_delivery_count=1, middleware=[Logging()])
 
     @worker.queue("orders", max_concurrent_calls=1)
     async def place(text: str) -> Any:

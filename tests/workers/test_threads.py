@@ -37,8 +37,7 @@ async def test_a_thread_that_takes_too_long_is_told_and_its_outcome_counts(
 
 
 async def test_a_coroutine_that_takes_too_long_has_failed(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders", max_delivery_count=1)
-    worker = Worker(sbredis_bus.url)
+    worker = await worker_of(sbredis_bus, "orders", max_delivery_count=1)
 
     @worker.queue("orders", timeout=0.02)
     async def place() -> None:
@@ -55,8 +54,7 @@ async def test_a_coroutine_that_takes_too_long_has_failed(sbredis_bus: Bus) -> N
 async def test_a_thread_that_does_not_end_is_not_given_back_at_the_end(
     sbredis_bus: Bus, caplog: pytest.LogCaptureFixture, requires_session: bool
 ) -> None:
-    await sbredis_bus.create_queue("orders", requires_session=requires_session)
-    worker = Worker(sbredis_bus.url, shutdown_timeout=0)
+    worker = await worker_of(sbredis_bus, "orders", requires_session=requires_session, shutdown_timeout=0)
     begun, end = threading.Event(), threading.Event()
     told: list[bool] = []
 
@@ -111,8 +109,7 @@ async def test_the_time_of_a_plain_function_begins_when_a_thread_is_free(sbredis
 async def test_plain_functions_that_wait_for_a_thread_at_the_end_are_given_back_at_once(
     sbredis_bus: Bus, requires_session: bool
 ) -> None:
-    await sbredis_bus.create_queue("orders", requires_session=requires_session)
-    worker = Worker(sbredis_bus.url, threads=1)
+    worker = await worker_of(sbredis_bus, "orders", requires_session=requires_session, threads=1)
     let_go, begun = threading.Event(), list[str]()
 
     @worker.queue("orders", max_concurrent_calls=3)

@@ -13,7 +13,7 @@ from opentelemetry.trace import StatusCode
 
 from sbredis.model import ServiceBusMessage
 from sbredis.testing import Bus
-from sbredis.workers import Complete, Context, DeadLetter, Outcome, Retries, SyncContext, Worker
+from sbredis.workers import Complete, Context, DeadLetter, Outcome, Retries, SyncContext
 from tests.telemetry.telemetry_listener import Listener, context_of, listener
 from tests.waiting import eventually
 from tests.workers.looking import worker_of
@@ -169,8 +169,7 @@ async def test_each_settlement_belongs_to_the_span_of_its_message(
 ) -> None:
     """Also if messages are completed at the same moment, and if the handler settles its message itself."""
     listener.set_up_tracing()
-    await sbredis_bus.create_queue("orders", requires_session=requires_session)
-    worker = Worker(sbredis_bus.url, retries=Retries(attempts=1))
+    worker = await worker_of(sbredis_bus, "orders", requires_session=requires_session, retries=Retries(attempts=1))
 
     @worker.queue("orders")
     async def place(text: str, context: Context) -> None:

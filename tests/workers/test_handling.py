@@ -1,4 +1,4 @@
-"""A worker handles messages: the tutorial of the framework, as tests."""
+"""A worker handles messages: their outcomes, dependencies, results and replies."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ from sbredis.workers import (
     DeadLetter,
     Defer,
     Depends,
-    Property,
     Retries,
-    Router,
     SyncContext,
     Worker,
 )
 from tests.waiting import eventually
-from tests.workers.looking import bodies, dead, empty, worker_of
+from tests.workers.looking import bodies, empty, worker_of
 
 
 @dataclass
@@ -106,41 +104,6 @@ async def test_an_outcome_is_returned_or_raised(sbredis_bus: Bus, raised: bool) 
     assert attempts == [1, 2, 3]
 
 
-async def test_a_message_whose_handler_fails_comes_again_and_becomes_a_dead_letter_in_the_end(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders", max_delivery_count=3)
-    errors: list[BaseException] = []
-    worker = Worker(sbredis_bus.url, retries=NOW, on_error=lambda _, error: errors.append(error))
-
-    @worker.queue("orders")
-    async def place() -> None:
-        raise LookupError("no such article")
-
-    async with worker.running():
-        await worker.send("orders", b"")
-        await eventually(lambda: sbredis_bus.dead_lettered("orders"))
-    (dead,) = await sbredis_bus.dead_lettered("orders")
-    assert (dead.dead_letter_reason, dead.dead_letter_error_description) == ("LookupError", "no such article")
-    assert [str(error) for error in errors] == ["no such article"] * 3
-
-
-async def test_a_body_that_does_not_fit_is_dead_lettered_without_its_values(sbredis_bus: Bus) -> None:
-    worker = await worker_of(sbredis_bus, "orders")
-
-    @worker.queue("orders")
-    async def place(order: Order, tenant: Annotated[str, Property("tenant")]) -> None: ...
-
-    async with worker.running():
-        await worker.send("orders", {"id": "secret"}, application_properties={"tenant": "a"})
-        await worker.send("orders", Order(1))
-        await eventually(lambda: dead(sbredis_bus, 2))
-    letters = await sbredis_bus.dead_lettered("orders")
-    said = {dead.dead_letter_reason: dead.dead_letter_error_description for dead in letters}
-    assert said == {
-        "MessageBody": "The body does not fit Order: $.id is text, but must be a whole number.",
-        "MessageProperty": "The message has no application property 'tenant', but str is needed.",
-    }
-
-
 async def test_what_a_handler_sends_goes_out_with_the_completion_or_not_at_all(sbredis_bus: Bus) -> None:
     await sbredis_bus.create_queue("orders", max_delivery_count=2)
     worker = await worker_of(sbredis_bus, "out", retries=NOW)
@@ -178,30 +141,6 @@ async def test_a_worker_whose_results_go_to_what_it_creates_itself_starts(sbredi
         await worker.send("orders", 3)
         await eventually(lambda: worker._running().report().counts["squares"].completed == 1)
     assert [bytes(message.body) for message in await sbredis_bus.sent("made-by-the-lifespan")] == [b"-9"]
-
-
-async def test_handlers_of_one_entity_share_its_messages_by_subject(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders")
-    router, worker = Router(), Worker(sbredis_bus.url)
-    seen: list[tuple[str, str]] = []
-
-    @router.queue("orders", subject="paid")
-    async def paid(text: str) -> None:
-        seen.append(("paid", text))
-
-    @router.queue("orders", when=lambda message: message.subject == "sent")
-    async def sent(text: str) -> None:
-        seen.append(("sent", text))
-
-    worker.include(router)
-    async with worker.running():
-        for subject in ("paid", "sent", "lost"):
-            await worker.send("orders", subject, subject=subject)
-        await eventually(lambda: sbredis_bus.dead_lettered("orders"))
-        await eventually(lambda: len(seen) == 2)
-    assert sorted(seen) == [("paid", "paid"), ("sent", "sent")]
-    (dead,) = await sbredis_bus.dead_lettered("orders")
-    assert dead.dead_letter_reason == "NoHandler"
 
 
 async def test_a_message_that_no_handler_takes_comes_again_until_a_worker_knows_it(sbredis_bus: Bus) -> None:
@@ -317,32 +256,6 @@ async def test_dependencies_live_as_long_as_their_scope(sbredis_bus: Bus) -> Non
         await eventually(lambda: empty(sbredis_bus, "orders"))
     each = ["connection", "connection of pool, True, fake", "connection closed"]
     assert told == ["pool", *each, *each, "pool closed"]
-
-
-async def test_a_middleware_surrounds_the_calls(sbredis_bus: Bus) -> None:
-    told: list[str] = []
-
-    def telling(name: str) -> Any:
-        async def middleware(context: Context, proceed: Any) -> Any:
-            told.append(f"{name} begins {context.entity}")
-            try:
-                return await proceed()
-            finally:
-                told.append(f"{name} ends")
-
-        return middleware
-
-    worker = await worker_of(sbredis_bus, "orders", middleware=[telling("outer")])
-
-    @worker.queue("orders", middleware=[telling("inner")])
-    async def place() -> None:
-        told.append("handler")
-
-    async with worker.running():
-        await worker.send("orders", b"")
-        await eventually(lambda: empty(sbredis_bus, "orders"))
-        await eventually(lambda: "outer ends" in told)
-    assert told == ["outer begins orders", "inner begins orders", "handler", "inner ends", "outer ends"]
 
 
 async def test_a_handler_may_settle_its_message_itself(sbredis_bus: Bus) -> None:

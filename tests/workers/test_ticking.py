@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -151,13 +150,6 @@ async def test_each_tick_is_handled_at_its_time(town: Town) -> None:
     assert (sent.subject, sent.message_id) == ("ticking", "ticking@2026-03-01T00:10:00.000+00:00")
 
 
-async def test_a_restart_neither_repeats_nor_loses_a_tick(town: Town) -> None:
-    for start in range(0, 60, 10):
-        await town.start()
-        assert await town.to(timedelta(minutes=start + 12)) == minutes(start + 10)
-        await town.stop()
-
-
 @pytest.mark.parametrize("skew", [30, -30, 86_400])
 async def test_ticks_follow_the_clock_of_the_server_and_not_that_of_a_machine(town: Town, skew: float) -> None:
     """Also if another worker, whose clock is right, has gone."""
@@ -171,16 +163,6 @@ async def test_ticks_follow_the_clock_of_the_server_and_not_that_of_a_machine(to
     assert await town.to(timedelta(minutes=20)) == minutes(20)
     sent = await town.bus.sent("ticking")
     assert [each.message_id for each in sent] == [f"ticking@2026-03-01T00:{minute}:00.000+00:00" for minute in (10, 20)]
-
-
-async def test_five_workers_handle_each_tick_once(town: Town) -> None:
-    """Their clocks differ by some seconds."""
-    for skew in (0, -3, 2, 0, 0.5):
-        await town.start(skew)
-    for number in range(1, 7):
-        await town.to(timedelta(minutes=10 * number - 2))
-        await town.to(timedelta(minutes=10 * number + 1))
-    assert town.ticks == minutes(10, 20, 30, 40, 50, 60)
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
@@ -197,52 +179,17 @@ async def test_queues_of_every_kind_have_schedules(town: Town, *, partitioned: b
 
 # -- ticks that were missed, and ticks that overlap --------------------------------------------------------------------
 
-MATRIX: list[tuple[str, str, bool, list[float]]] = [
-    # missed, overlap, whether the message of the tick before is unfinished, the ticks that are sent at minute 45;
-    # test_schedules.py has all rows
-    ("latest", "skip", False, [40]),
-    ("latest", "skip", True, []),
-    ("all", "queue", True, [20, 30, 40]),
-    ("none", "queue", False, []),
-]
 
-
-@pytest.mark.parametrize(("missed", "overlap", "busy", "expected"), MATRIX)
-async def test_ticks_at_which_no_worker_ran_follow_the_schedule(
-    town: Town, missed: str, overlap: str, expected: list[float], *, busy: bool
-) -> None:
-    town.declared |= {"missed": missed, "overlap": overlap}
+async def test_ticks_at_which_no_worker_ran_are_sent_by_the_next_one(town: Town) -> None:
+    """``test_schedules.py`` has a table of the ticks that are sent."""
+    town.declared |= {"missed": "all", "overlap": "queue"}
     await town.start()
-    await town.to(timedelta(minutes=8))
-    if busy:
-        town.go.clear()
-        town.bus.clock.move_to(*minutes(10))
-        await eventually(lambda: town.in_work == 1)
-    else:
-        assert await town.to(timedelta(minutes=10)) == minutes(10)
-    for task in asyncio.all_tasks():
-        if task.get_name() == "ticking" and "Ticker" in repr(task.get_coro()):
-            task.cancel()  # as if no worker ran, but the handler goes on
-    town.times.clear()
+    assert await town.to(timedelta(minutes=10)) == minutes(10)
+    await town.stop()
     town.bus.clock.move_to(*minutes(45))
     await town.start()
-    sent = [each.message_id for each in await town.bus.sent("ticking")]
-    assert len(sent) == len(expected) + 1
-    assert [f"ticking@{tick.isoformat(timespec='milliseconds')}" for tick in minutes(*expected)] == sent[1:]
-    town.go.set()
     await town.done()
-    assert sorted(town.ticks) == minutes(10, *expected)
-    assert await town.to(timedelta(minutes=50)) == minutes(50)
-
-
-async def test_without_catching_up_a_tick_is_sent_within_a_minute(town: Town) -> None:
-    town.declared |= {"missed": "none"}
-    await town.start()
-    await town.stop()
-    town.bus.clock.move_to(MIDNIGHT + timedelta(minutes=30, seconds=50))
-    await town.start()
-    await town.done()
-    assert town.ticks == minutes(30)
+    assert sorted(town.ticks) == minutes(10, 20, 30, 40)
 
 
 @pytest.mark.parametrize(
@@ -292,42 +239,6 @@ async def test_each_tick_counts_in_the_worker_that_has_sent_it(town: Town) -> No
         await town.to(timedelta(minutes=minute))
     counts = [each for runtime in runtimes for each in runtime.report().counts["ticking"].handlers.values()]
     assert sum(each.ticks_sent for each in counts) == 3
-
-
-# -- daylight saving ---------------------------------------------------------------------------------------------------
-
-CHANGES = [
-    # the local day, its cron line, and the local times of its ticks
-    ("2026-03-29", "30 2 * * *", ["03:00+02:00"]),
-    (
-        "2026-10-25",
-        "30 * * * *",
-        ["00:30+02:00", "01:30+02:00", "02:30+02:00", "02:30+01:00", "03:30+01:00", "04:30+01:00", "05:30+01:00"],
-    ),
-]
-
-
-@pytest.mark.parametrize(("day", "line", "expected"), CHANGES)
-async def test_ticks_follow_the_local_clock_over_a_change_of_daylight_saving(
-    day: str, line: str, expected: list[str]
-) -> None:
-    """Two workers run, and the clock is moved by half an hour at a time."""
-    berlin = ZoneInfo("Europe/Berlin")
-    begin = datetime.fromisoformat(f"{day}T00:00").replace(tzinfo=berlin).astimezone(UTC)
-    end = datetime.fromisoformat(f"{day}T06:00").replace(tzinfo=berlin).astimezone(UTC)
-    async with Bus(begins=begin) as bus:
-        town = Town(bus)
-        town.declared = {"line": line, "tz": "Europe/Berlin"}
-        await town.start()
-        await town.start()
-        ticks: list[tuple[datetime, datetime]] = []  # each with the time at which it was handled
-        moment = begin
-        while moment < end:
-            moment += timedelta(minutes=30)
-            ticks += [(tick, moment) for tick in await town.to(moment)]
-        await town.stop()
-    assert [tick.isoformat(timespec="minutes") for tick, _ in ticks] == [f"{day}T{time}" for time in expected]
-    assert all(tick.astimezone(UTC) == sent for tick, sent in ticks)
 
 
 # -- clocks that are set -----------------------------------------------------------------------------------------------
@@ -399,17 +310,6 @@ async def test_ticks_that_cannot_be_sent_are_tried_again_after_longer_and_longer
             assert await pauses(minutes(10)[0], 8) == [0.5, 1, 2, 4, 8, 16, 30, 30]
             assert await town.to(timedelta(minutes=15)) == minutes(10)
             assert await pauses(minutes(20)[0], 2) == [0.5, 1]
-
-
-async def test_a_schedule_begins_anew_in_a_new_queue(town: Town) -> None:
-    await town.start()
-    assert await town.to(timedelta(minutes=10)) == minutes(10)
-    await town.stop()
-    async with ServiceBusAdministrationClient(town.bus.url) as administration:
-        await administration.delete_queue("ticking")
-    town.bus.clock.move_to(*minutes(45))
-    await town.start()
-    assert await town.to(timedelta(minutes=50)) == minutes(50)
 
 
 async def test_a_worker_learns_that_its_queue_is_a_new_one(town: Town) -> None:

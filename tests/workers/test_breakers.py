@@ -152,30 +152,6 @@ def test_a_breaker_refuses_options_that_make_no_sense(options: dict[str, Any]) -
         CircuitBreaker(**options)
 
 
-async def test_a_breaker_stops_receiving_and_tries_one_message_at_a_time(sbredis_bus: Bus) -> None:
-    await sbredis_bus.create_queue("orders", max_delivery_count=2000)
-    works = False
-    tried: list[str] = []
-    breaker = CircuitBreaker(failures=2, pause=0.2)
-    worker = Worker(sbredis_bus.url, retries=Retries(first_delay=0), max_concurrent_calls=1)
-
-    @worker.queue("orders", middleware=[breaker])
-    async def place(text: str) -> None:
-        tried.append(text)
-        if not works:
-            raise ConnectionError
-
-    for number in range(3):
-        await sbredis_bus.client.get_queue_sender("orders").send_messages(ServiceBusMessage(str(number)))
-    async with worker.running():
-        await eventually(lambda: len(tried) == 2)
-        assert breaker._circuit.open
-        assert len(tried) == 2
-        works = True
-        await eventually(lambda: len(tried) == 5)
-    assert not await sbredis_bus.active("orders")
-
-
 def test_the_gates_of_an_entity_admit_as_many_as_the_narrowest() -> None:
     one, two = CircuitBreaker(failures=1, pause=10), CircuitBreaker(failures=1, pause=0.5)
     router = Router()
@@ -234,28 +210,6 @@ async def test_a_breaker_holds_back_every_kind_of_entity(sbredis_bus: Bus, kind:
         works = True
         await eventually(lambda: empty(sbredis_bus))
         assert not breaker._circuit.open
-
-
-async def test_a_breaker_that_two_entities_share_lets_both_go_on(sbredis_bus: Bus) -> None:
-    breaker = CircuitBreaker(failures=1, pause=0.05)
-    worker = Worker(sbredis_bus.url, retries=Retries(first_delay=0.01, jitter=False))
-    works, seen = False, []
-    for name in ("one", "two"):
-        await sbredis_bus.create_queue(name, max_delivery_count=2000)
-
-    async def place(text: str) -> None:
-        if not works:
-            raise ConnectionError
-        seen.append(text)
-
-    for name in ("one", "two"):
-        worker.queue(name, middleware=[breaker], max_concurrent_calls=1)(place)
-    async with worker.running():
-        await worker.send("one", "one")
-        await eventually(lambda: breaker._circuit.open)
-        works = True
-        await worker.send("two", "two")
-        await eventually(lambda: sorted(seen) == ["one", "two"])
 
 
 @pytest.mark.parametrize("requires_session", [False, True])

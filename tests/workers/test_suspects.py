@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, closing, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -70,7 +70,9 @@ EATS = KILLED.replace(
 MOST_MEMORY = 200_000_000
 IN_SESSIONS = 3
 """The number of messages in each session, of those beside the one that kills, which is in the middle of a session."""
-INNOCENT = 15
+TEXTS = [f"m{number}" for number in range(15)]
+"""The messages that kill nobody."""
+MIXED = dict.fromkeys([*TEXTS[:7], "die", *TEXTS[7:]])
 NAMED = "MaxDeliveryCountExceeded: The process of its handler ended with the signal SIGKILL."
 """What the dead letter says if a supervisor has started the next process before the lock has ended."""
 LAPSED = (
@@ -428,24 +430,26 @@ def memory_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-async def check_that_it_dies_alone(server: LocalServer, tmp_path: Path, most: int, processes: int, app: str) -> None:
-    """Let workers handle a message that kills among others."""
+async def check_that_it_dies_alone(
+    server: LocalServer, folder: Path, most: int, processes: int, app: str, *, sent: Mapping[str, str | None] = MIXED
+) -> None:
+    """Let workers handle a message that kills among others. Each message may have a session."""
+    lock, sessions = timedelta(seconds=5), any(sent.values())
     async with ServiceBusClient(server.url) as client:
-        await client.ensure_queue("orders", lock_duration=timedelta(seconds=5), max_delivery_count=most)
+        await client.ensure_queue("orders", requires_session=sessions, lock_duration=lock, max_delivery_count=most)
         async with client.get_queue_sender("orders") as sender:
-            texts = [f"m{number}" for number in range(INNOCENT)]
-            await sender.send_messages([ServiceBusMessage(text) for text in [*texts[:7], "die", *texts[7:]]])
-        async with running(server.url, tmp_path, processes, app):
+            await sender.send_messages([ServiceBusMessage(text, session_id=name) for text, name in sent.items()])
+        async with running(server.url, folder, processes, app):
 
             async def done() -> bool:
                 return not await there(client) and await dead(client) == ["die"]
 
-            await eventually_in_steps(done, lambda: starts(tmp_path))
+            await eventually_in_steps(done, lambda: starts(folder))
         assert await reason(client) in (NAMED, LAPSED.format(most))
-    count = starts(tmp_path)
-    assert set(count) == {*texts, "die"}
-    assert count["die"] == most
-    assert max(count[text] for text in texts) <= 3
+    count = starts(folder)
+    assert set(count) == set(sent)
+    assert count.pop("die") == most
+    assert max(count.values()) <= 3
 
 
 @pytest.mark.long("each kill costs a lock, and messages without sessions show it sooner")
@@ -462,33 +466,17 @@ async def check_that_it_dies_alone(server: LocalServer, tmp_path: Path, most: in
 async def test_in_sessions_a_message_that_kills_takes_no_others_with_it_and_what_follows_it_waits(
     server: LocalServer, tmp_path: Path, most: int, processes: int, app: str
 ) -> None:
-    texts = [f"m{number}" for number in range(INNOCENT)]
-    names = {text: f"session-{place // IN_SESSIONS}" for place, text in enumerate(texts)} | {"die": "session-0"}
-    async with ServiceBusClient(server.url) as client:
-        lock = timedelta(seconds=5)
-        await client.ensure_queue("orders", requires_session=True, lock_duration=lock, max_delivery_count=most)
-        async with client.get_queue_sender("orders") as sender:
-            sent = [texts[0], "die", *texts[1:]]
-            await sender.send_messages([ServiceBusMessage(text, session_id=names[text]) for text in sent])
-        async with running(server.url, tmp_path, processes, app):
-
-            async def done() -> bool:
-                return not await there(client) and await dead(client) == ["die"]
-
-            await eventually_in_steps(done, lambda: starts(tmp_path))
-        assert await reason(client) in (NAMED, LAPSED.format(most))
-    count = starts(tmp_path)
-    assert set(count) == set(sent)
-    assert count["die"] == most
-    assert max(count[text] for text in texts) <= 3
+    names = {text: f"session-{place // IN_SESSIONS}" for place, text in enumerate(TEXTS)}
+    sent = {TEXTS[0]: "session-0", "die": "session-0"} | names
+    await check_that_it_dies_alone(server, tmp_path, most, processes, app, sent=sent)
     order = [line.split()[1] for line in (tmp_path / "log").read_text().splitlines()]
     alone = len(order) - 1 - order[::-1].index("die")
     for name in set(names.values()):
-        own = [text for text in order if names[text] == name]
+        own = [text for text in order if sent[text] == name]
         firsts = list(dict.fromkeys(own[alone:] if app is BATCHES else own))
         assert firsts == [text for text in sent if text in firsts]
     if app is KILLED:
-        assert not {texts[1], texts[2]} & set(order[:alone])
+        assert not {TEXTS[1], TEXTS[2]} & set(order[:alone])
 
 
 @pytest.mark.parametrize("session", first(1, ["s", None], "each kill costs the start of a process"))

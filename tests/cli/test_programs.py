@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from sbredis.cli._passing import connection_string, release_command
 from sbredis.cli._server_choice import ChosenServer
 from sbredis.servers import LocalServer
 from tests.children import run_program
+from tests.cli.children import Child
 from tests.cli.conftest import Bus, Command
 from tests.plugins.parts import first
 from tools.repository import ROOT
@@ -85,18 +85,12 @@ def test_a_wrong_server_is_refused(sbredis: Command, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_server_in_the_foreground_ends_with_a_signal(tmp_path: Path, number: signal.Signals) -> None:
-    running = subprocess.Popen(
-        [*COMMAND, "server", "run", str(tmp_path / "bus")],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert running.stdout is not None
-    assert running.stdout.readline() == f"embedded://{tmp_path / 'bus'}\n"
-    running.send_signal(number)
-    out, err = running.communicate(timeout=60)
-    assert (out, err, running.returncode) == ("", "stopped; nothing is left running\n", 0)
+    with Child("server", "run", str(tmp_path / "bus")) as child:
+        assert child.process.stdout is not None
+        assert child.process.stdout.readline() == f"embedded://{tmp_path / 'bus'}\n"
+        child.signal(number)
+        out, err = child.process.communicate(timeout=60)
+    assert (out, err, child.process.returncode) == ("", "stopped; nothing is left running\n", 0)
 
 
 # -- workers and jobs --------------------------------------------------------------------------------------------------
@@ -330,19 +324,16 @@ def test_a_connection_string_names_the_namespace(url: str, expected: str) -> Non
 def test_messages_are_forwarded_until_the_command_is_interrupted(bus: Bus, number: signal.Signals) -> None:
     bus.queue("target")
     bus.queue("source", forward_to="target")
-    running = subprocess.Popen(
-        [*COMMAND, "maintain", "--url", bus.url], env=environment(), stderr=subprocess.PIPE, text=True
-    )
-    assert running.stderr is not None
-    assert "maintaining namespace default" in running.stderr.readline()
-    with ServiceBusClient(bus.url) as client, client.get_queue_sender("source") as sender:
-        sender.send_messages(ServiceBusMessage("a"))
-        with client.get_queue_receiver("target") as receiver:
-            assert [str(each) for each in receiver.receive_messages(1, max_wait_time=60)] == ["a"]
-    running.send_signal(number)
-    _, err = running.communicate(timeout=60)
-    assert running.returncode == 128 + number
-    assert "Traceback" not in err
+    with Child("maintain", "--url", bus.url) as child:
+        assert child.process.stderr is not None
+        assert "maintaining namespace default" in child.process.stderr.readline()
+        with ServiceBusClient(bus.url) as client, client.get_queue_sender("source") as sender:
+            sender.send_messages(ServiceBusMessage("a"))
+            with client.get_queue_receiver("target") as receiver:
+                assert [str(each) for each in receiver.receive_messages(1, max_wait_time=60)] == ["a"]
+        child.signal(number)
+        code, shown = child.end()
+    assert (code, "Traceback" in shown) == (128 + number, False)
 
 
 LAYOUTS = """\
@@ -496,16 +487,7 @@ def test_the_demonstration_is_found() -> None:
 def test_a_broken_pipe_is_quiet(bus: Bus) -> None:
     for number in range(3):
         bus.queue(f"queue-{number}")
-    ran = subprocess.Popen(
-        [*COMMAND, "queue", "list", "--url", bus.url],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert ran.stdout is not None
-    ran.stdout.close()
-    assert ran.stderr is not None
-    err = ran.stderr.read()
-    assert (ran.wait(60), err) == (141, "")
-    ran.stderr.close()
+    with Child("queue", "list", "--url", bus.url) as child:
+        assert child.process.stdout is not None
+        child.process.stdout.close()
+        assert child.end() == (141, "")

@@ -138,11 +138,13 @@ class Seats:
         late = any(source.late or source.partition_client.connected for source in self.sources)
         entity = self._inbox.entity
         peer = entity.connection.target
-        error: ServiceBusError = (
-            OperationTimeoutError(f"{peer} has not answered in time.", outcome=Outcome.UNKNOWN)
-            if late  # an answer may still come
-            else ServiceBusConnectionError(f"{peer} cannot be reached.", outcome=Outcome.NEVER_SENT)
-        )
+        error = next((said for each in self.drivers if (said := each.partition_client.obstacle)), None)
+        if error is not None:
+            error.outcome = Outcome.UNKNOWN  # the call goes on, and an answer may still come
+        elif late:  # the same
+            error = OperationTimeoutError(f"{peer} has not answered in time.", outcome=Outcome.UNKNOWN)
+        else:
+            error = ServiceBusConnectionError(f"{peer} cannot be reached.", outcome=Outcome.NEVER_SENT)
         error.entity = entity.name
         return error
 

@@ -55,13 +55,16 @@ class Journey:
         ``first`` is the failure of an earlier attempt, or ``None`` if there was no attempt.
         """
         reply: Any = await self._execute() if first is None else first
-        while isinstance(reply, Failure):
-            self._learn(reply)
-            pause = self._pause_after(reply)
-            if pause is None:
-                raise self._error(reply)
-            await self._transport.pause(pause)
-            reply = await self._execute()
+        try:
+            while isinstance(reply, Failure):
+                self._learn(reply)
+                pause = self._pause_after(reply)
+                if pause is None:
+                    raise self._error(reply)
+                await self._transport.pause(pause)
+                reply = await self._execute()
+        finally:
+            self._transport.held_up.pop(self._call.slot, None)
         return reply
 
     async def _execute(self) -> Any:
@@ -87,12 +90,16 @@ class Journey:
                 self._next = self._transport.redirected(failure)
             except ValueError:
                 self._transport.troubled(failure)
-                return
-            self._asking = failure.kind is FailureKind.ASK
+            else:
+                self._asking = failure.kind is FailureKind.ASK
         else:
             self._redirections = 0
             self._failures += 1
             self._transport.troubled(failure)
+        if failure is self._told and not failure.redirects:
+            self._transport.held_up[self._call.slot] = self
+        else:
+            self._transport.held_up.pop(self._call.slot, None)
 
     def _pause_after(self, failure: Failure) -> float | None:
         """Return the seconds to wait before the next attempt; ``None`` if this failure is the last."""
@@ -102,15 +109,19 @@ class Journey:
         delay = self._backoff.delay(self._attempts, self._redirections)
         return self._backoff.within(delay, self._deadline - self._clock())
 
+    def obstacle(self) -> ServiceBusError:
+        """Return the error that says why a server has not taken the call yet."""
+        assert self._told is not None  # it is asked only while the last failure says why
+        return self._error_of(self._told)
+
+    def _error_of(self, failure: Failure) -> ServiceBusError:
+        seconds = self._clock() - self._started
+        return failure.error(self._call, maybe_ran=self._maybe_ran, attempts=self._attempts, seconds=seconds)
+
     def _error(self, failure: Failure) -> ServiceBusError:
         if self._told is not None and failure.kind is FailureKind.TIMED_OUT and failure.outcome is Outcome.NEVER_SENT:
             failure = self._told  # the deadline cut the last attempt short, so what was known before it says more
-        error = failure.error(
-            self._call,
-            maybe_ran=self._maybe_ran,
-            attempts=self._attempts,
-            seconds=self._clock() - self._started,
-        )
+        error = self._error_of(failure)
         # A refusal is a usual answer, so it is logged for debugging only. Any other failure is logged, so that its
         # tracking id can be found.
         _log.log(logging.DEBUG if failure.kind is FailureKind.REFUSED else logging.INFO, "%s", error)

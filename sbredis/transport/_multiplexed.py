@@ -86,6 +86,8 @@ class Transport:
         self._refresh_wanted = asyncio.Event()
         self._news = asyncio.Event()
         self._closing = asyncio.Event()
+        self.held_up: dict[int | None, Journey] = {}
+        """By slot, a call under way that a server has not taken yet."""
         self._root: asyncio.Task[None] | None = None
         self._opener: Opener
         self._replicas: Replicas
@@ -278,6 +280,11 @@ class Transport:
         """Whether there is a connection to the server of a key's slot, or the first one is being opened."""
         node = self._nodes.of_slot(key_slot(key))
         return node is not None and node.in_reach
+
+    def obstacle(self, key: bytes) -> ServiceBusError | None:
+        """Return why the server of a key's slot does not take the calls under way; ``None`` if it has not said why."""
+        journey = self.held_up.get(key_slot(key))
+        return None if journey is None else journey.obstacle()
 
     def form_of(self, key: bytes) -> CallForm | None:
         """Return the form of the calls of the server of a key's slot; ``None`` if the slot has no server."""

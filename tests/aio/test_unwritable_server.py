@@ -10,6 +10,7 @@ import pytest
 
 from sbredis.aio import ServiceBusClient, ServiceBusSender
 from sbredis.aio.management import ServiceBusAdministrationClient
+from sbredis.client import Timings
 from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusServerBusyError
 from sbredis.model import ServiceBusMessage
 from sbredis.servers import LocalServer
@@ -88,6 +89,23 @@ async def test_a_client_opens_and_reads_and_goes_on_when_writes_are_taken_again(
             assert str(message) == "before"
             await receiver.complete_message(message)
         await eventually(lambda: _is_empty(admin))
+
+
+async def test_a_server_that_became_a_replica_says_so_to_senders_and_receivers(own_server: LocalServer) -> None:
+    timings = Timings(answering=0.1, late=0.05)
+    async with ServiceBusClient(own_server.url, _timings=timings) as client:
+        await client.ensure_queue("orders")
+        async with client.get_queue_receiver("orders") as receiver, client.get_queue_sender("orders") as sender:
+            assert await receiver.receive_messages(max_wait_time=0.1) == []
+            own_server.ask("REPLICAOF", "127.0.0.1", 1)
+            assert "READONLY" in str(await refused(sender))
+            with pytest.raises(ServiceBusServerBusyError, match="READONLY") as caught:
+                await receiver.receive_messages(max_wait_time=0.1)
+            assert (caught.value.outcome, caught.value.is_transient) == (Outcome.UNKNOWN, True)
+            own_server.ask("REPLICAOF", "NO", "ONE")
+            await sender.send_messages(ServiceBusMessage("after"))
+            [message] = await receiver.receive_messages(max_wait_time=60)
+            assert str(message) == "after"
 
 
 async def _is_empty(admin: ServiceBusAdministrationClient) -> bool:

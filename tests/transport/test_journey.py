@@ -38,6 +38,7 @@ class Servers:
         self.troubles = 0
         self.closed = False
         self.endpoint = HERE
+        self.held_up: dict[int | None, Journey] = {}
 
     def route(self, slot: int | None) -> Node | None:
         assert slot == key_slot(b"k")
@@ -129,6 +130,20 @@ async def test_closing_the_transport_ends_the_journey_with_the_known_outcome() -
     with pytest.raises(ServiceBusConnectionError, match=r"was not answered.*the transport was closed") as caught:
         await travel(servers, repeatable=True)
     assert (caught.value.outcome, caught.value.is_transient, len(servers.asked)) == (Outcome.UNKNOWN, False, 1)
+
+
+async def test_a_call_that_a_server_does_not_take_is_noted_with_the_reason_while_it_is_under_way() -> None:
+    servers = Servers(LOST, said("MOVED 0 there:1"), said("READONLY x"), LOST, b"ok")
+    noted: list[str | None] = []
+
+    async def note(seconds: float) -> None:  # noqa: ARG001
+        journey = servers.held_up.get(key_slot(b"k"))
+        noted.append(None if journey is None else str(journey.obstacle()))
+
+    servers.pause = note  # type: ignore[method-assign]
+    assert await travel(servers, repeatable=True) == b"ok"
+    assert [each is not None and "READONLY x" in each for each in noted] == [False, False, True, False]
+    assert not servers.held_up
 
 
 async def test_the_deadline_ends_the_journey_with_the_last_failure() -> None:

@@ -10,9 +10,18 @@ import click
 
 from sbredis._visible import visible
 
-__all__ = ["CheckedType", "OrderedGroup", "ParamType", "examples_text", "read_arguments", "refusal", "unwritten"]
+__all__ = [
+    "CheckedType",
+    "OrderedGroup",
+    "ParamType",
+    "examples_text",
+    "main_of",
+    "read_arguments",
+    "refusal",
+    "unwritten",
+]
 
-_FAILED, _USAGE = 1, 2
+_FAILED, _USAGE, _BROKEN_PIPE = 1, 2, 141
 
 if TYPE_CHECKING:
     ParamType = click.ParamType[Any, Any]
@@ -63,6 +72,20 @@ def unwritten(error: OSError) -> str:
     return f"The help cannot be written: {error.strerror or error}."
 
 
+def main_of(command: click.Command, arguments: Sequence[str], program: str) -> Any:
+    """Run a command, and return what its function returns, or an exit code if the help was shown.
+
+    The code is that of SIGPIPE if the reader of the help has gone.
+    """
+    stdout = sys.stdout
+    try:
+        return command.main(list(arguments), prog_name=program, standalone_mode=False)
+    except SystemExit:
+        if sys.stdout is stdout:  # after a broken pipe, click replaces it and exits with code 1
+            raise
+        return _BROKEN_PIPE
+
+
 def read_arguments(command: click.Command, arguments: Sequence[str], program: str) -> Any:
     """Return what the function of a command returns, which must not be a number.
 
@@ -70,7 +93,7 @@ def read_arguments(command: click.Command, arguments: Sequence[str], program: st
     user has typed it.
     """
     try:
-        found = command.main(list(arguments), prog_name=program, standalone_mode=False)
+        found = main_of(command, arguments, program)
     except click.UsageError as error:
         print(f"sbredis: {visible(refusal(error), lines=True)}", file=sys.stderr)  # noqa: T201 -- it is a program
         sys.exit(_USAGE)

@@ -9,7 +9,7 @@ from functools import partial
 
 import click
 
-from sbredis._arguments import refusal, unwritten
+from sbredis._arguments import main_of, refusal, unwritten
 from sbredis._version import __version__
 from sbredis._visible import visible
 from sbredis.cli._commands import LazyGroup, common_options, imported
@@ -100,7 +100,7 @@ def run(arguments: Sequence[str]) -> int:
     if not replace_closed_streams():
         return _refuse("stdout is closed. To discard the output, write it to /dev/null.", ExitCode.USAGE)
     try:
-        return int(program.main(list(arguments), prog_name="sbredis", standalone_mode=False) or ExitCode.DONE)
+        return int(main_of(program, arguments, "sbredis") or ExitCode.DONE)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return ExitCode.USAGE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -106,7 +107,28 @@ def test_no_help_imports_what_it_does_not_need() -> None:
     } == {}
 
 
-@pytest.mark.parametrize("arguments", ["cli --help", "cli queue --help", "workers --help", "cli completion bash"])
+TEXTS = [
+    "cli --help",
+    "cli queue --help",
+    "cli --version",
+    "cli worker --help",
+    "workers --help",
+    "cli completion bash",
+]
+
+
+@pytest.mark.parametrize("arguments", TEXTS)
+def test_a_text_for_a_reader_who_has_gone_ends_quietly(arguments: str) -> None:
+    module, *rest = arguments.split()
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", f"sbredis.{module}", *rest]
+    ran = subprocess.run(command, check=False, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (ran.returncode, ran.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("arguments", TEXTS)
 def test_a_text_that_cannot_be_written_is_no_traceback(arguments: str) -> None:
     module, *rest = arguments.split()
     with Path("/dev/full").open("w") as full:

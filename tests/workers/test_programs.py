@@ -112,6 +112,26 @@ async def test_an_interruption_while_the_application_is_imported_is_no_traceback
         assert await worker.end() == (128 + signal.SIGINT, "")
 
 
+CANCELS_ALL = (
+    APP
+    + """
+        for each in asyncio.all_tasks():
+            each.cancel()
+"""
+)
+
+
+async def test_a_handler_that_cancels_all_tasks_ends_the_worker_with_an_error(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    async with ServiceBusClient(server.url) as client:
+        await send(client, "x")
+        async with program(server.url, tmp_path, app=CANCELS_ALL) as worker:
+            code, said = await worker.end()
+    assert code == 1
+    assert said.splitlines()[-1].startswith("sbredis: The worker has ended because")
+
+
 LIFESPAN = """
     import asyncio, os, time
     from contextlib import asynccontextmanager, suppress

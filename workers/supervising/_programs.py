@@ -8,11 +8,12 @@ import logging
 import os
 import shutil
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 from sbredis._loop_thread import fast_loop
+from sbredis.exceptions import ServiceBusError
 from sbredis.workers.observing._counts import EntityCounts
 from sbredis.workers.observing._reports import Report
 from sbredis.workers.observing._terminal import CLEAR, terminal
@@ -117,13 +118,11 @@ async def run_program(
 ) -> None:
     """Run a worker until a signal stops it, and report to the supervisor or show it on the terminal.
 
-    ``first`` is what a supervisor is told before the worker has begun.
+    ``first`` is what a supervisor is told before the worker has begun. Raises :class:`ServiceBusError` if the task of
+    the worker is cancelled although nobody asked the worker to end.
     """
     run = _ProgramRun(command, first)
-    with (
-        stopping_by_signals(run.stop, supervised=command.reports_to is not None),
-        suppress(asyncio.CancelledError),
-    ):
+    with stopping_by_signals(run.stop, supervised=command.reports_to is not None):
         try:
             async with run.telling(), begun(run.parts) as runtime:
                 run.runtime = runtime
@@ -132,6 +131,13 @@ async def run_program(
                     with collecting_less():
                         await runtime.stopped.wait()
                 run.tell()
+        except asyncio.CancelledError:
+            if not run.is_ending:
+                raise ServiceBusError(
+                    "The worker has ended because code of the application has cancelled its tasks, although nobody "
+                    "asked it to end. Cancel only tasks that the application has created, and start the worker again.",
+                    is_transient=False,
+                ) from None
         finally:
             await _end_tasks(() if run.runtime is None else run.runtime.left)
 
@@ -171,6 +177,11 @@ class _ProgramRun:
             self._task.cancel()
         else:
             self.runtime.end()
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the worker was asked to end."""
+        return self._stopping or (self.runtime is not None and self.runtime.stopped_itself)
 
     def _lifespan_begins(self) -> None:
         """Tell that the lifespan begins, because it may block the event loop."""

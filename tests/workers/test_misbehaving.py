@@ -39,6 +39,10 @@ def interrupts() -> None:
     raise Interruption("now")
 
 
+def closes() -> None:
+    raise GeneratorExit
+
+
 def groups() -> None:
     raise BaseExceptionGroup("both", [SystemExit(1), ValueError()])
 
@@ -75,6 +79,7 @@ async def settles_with(context: Context, outcome: Any) -> None:
 misbehaviour: dict[str, tuple[str, Callable[[Context], Any]]] = {
     "exits": ("SystemExit", lambda _: exits()),
     "interrupts": ("Interruption", lambda _: interrupts()),
+    "closes": ("GeneratorExit", lambda _: closes()),
     "a group with an exit": ("BaseExceptionGroup", lambda _: groups()),
     "cancels itself": ("CancelledError", lambda _: cancels_itself_and_waits()),
     "an unknown outcome": ("TypeError", lambda _: Unknown()),
@@ -157,7 +162,7 @@ async def test_a_plain_function_that_returns_a_coroutine_has_failed(sbredis_bus:
     assert inspect.getcoroutinestate(coroutines[0]) == inspect.CORO_CLOSED
 
 
-@pytest.mark.parametrize("behave", [exits, interrupts, groups])
+@pytest.mark.parametrize("behave", [exits, interrupts, closes, groups])
 async def test_a_batch_whose_handler_misbehaves_is_counted(sbredis_bus: Bus, behave: Callable[[], None]) -> None:
     worker = await worker_of(sbredis_bus, "orders", max_delivery_count=2, retries=NOW)
 
@@ -188,7 +193,7 @@ async def test_what_a_handler_sends_after_its_end_is_refused(sbredis_bus: Bus) -
             await contexts[0].settle(Complete())
 
 
-@pytest.mark.parametrize("behave", [exits, interrupts, groups])
+@pytest.mark.parametrize("behave", [exits, interrupts, closes, groups])
 async def test_a_condition_that_misbehaves_is_counted_and_the_worker_goes_on(
     sbredis_bus: Bus, behave: Callable[[], None]
 ) -> None:

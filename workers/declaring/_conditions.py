@@ -79,7 +79,7 @@ class Chooser(Generic[T]):
             try:
                 if condition.holds(message):
                     return handler
-            except (KeyboardInterrupt, GeneratorExit):
+            except KeyboardInterrupt:
                 raise
             except BaseException as error:
                 raise ConditionError(handler, error) from error

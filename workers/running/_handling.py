@@ -75,6 +75,7 @@ class Handling:
         self._app = app
         self._on_error = on_error
         self._handled = handled
+        self._loop = asyncio.get_running_loop()
         self.time = time
         self.draw = draw
         self.limit = MessageLimit() if limit is None else limit
@@ -221,8 +222,8 @@ class Handling:
         A cancellation that comes from the worker is raised again. One that the handler let out by itself is a failure,
         and so is the exception of ``sys.exit()``.
         """
-        if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
-            raise error  # the program is interrupted, or the coroutine is closed
+        if isinstance(error, KeyboardInterrupt) or (isinstance(error, GeneratorExit) and not self._loop_runs()):
+            raise error  # the program is interrupted, or the coroutine is closed after the end of its event loop
         if isinstance(error, asyncio.CancelledError) and not call.state.is_free:
             raise error
         outcome = outcome_in(error)
@@ -245,6 +246,12 @@ class Handling:
         if kept := [each for each in zip(call.messages, outcomes, strict=True) if not call.has_lost(each[0])]:
             self._on_error(call.handler, [message for message, _ in kept], error, kept[0][1])
         return [*outcomes]
+
+    def _loop_runs(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
 
     def note_beginning(self, origin: CallOrigin, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """Note that messages begin now: whether spans are recorded, and how long the messages have waited.

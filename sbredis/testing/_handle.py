@@ -213,14 +213,16 @@ async def _handle(plan: EntityPlan, value: object, options: HandleOptions) -> Ha
     handler = _keeping(plan.handlers[0], values_returned)
     plan = replace(plan, handlers=(handler,))
     given: Any = {name: each for name, each in options.items() if name in SendOptions.__annotations__}
-    session_id, state = options.get("session_id"), options.get("session_state")
-    if state is not None and session_id is None:
-        raise ValueError("The message has no session: give a session_id together with session_state.")
-    session = _LooseSession(session_id, None if state is None else encoded_state(state)) if session_id else None
     values = _values(value) if handler.settings.batch is not None else [value]
     messages = [_received(each, given, options, number) for number, each in enumerate(values, 1)]
     if not messages:
         raise ValueError("A batch has at least one message: the list of values is empty.")
+    session_id, state = options.get("session_id", messages[0].session_id), options.get("session_state")
+    if state is not None and session_id is None:
+        raise ValueError("The message has no session: give a session_id together with session_state.")
+    session = None
+    if session_id is not None:
+        session = _LooseSession(session_id, None if state is None else encoded_state(state))
     errors, replies = list[BaseException](), list[SentMessage]()
 
     async def reply(entity: str, message: ServiceBusMessage, _: float) -> None:
@@ -303,5 +305,6 @@ def _received(value: Any, given: SendOptions, options: HandleOptions, number: in
     failures = options.get("attempt", 1) - 1
     delivery = Delivery(str(number), record, failures, interrupted=options.get("interrupted", False))
     until = _LOCK.total_seconds()
-    lease = MessageLease(new_token(), Clock().now() + until, now + until, 1, options.get("session_id"))
+    session_id = options.get("session_id", message.session_id)
+    lease = MessageLease(new_token(), Clock().now() + until, now + until, 1, session_id)
     return delivered(delivery, Reception(0, ServiceBusReceiveMode.PEEK_LOCK, None), lease)

@@ -104,6 +104,8 @@ async def test_the_state_of_a_session_is_given_and_returned() -> None:
     assert first.state(int) == 2
     second = await handle(count, 5, session_id="ann", session_state=first.state())
     assert second.session_state == b"7"
+    third = await handle(count, ServiceBusMessage("3", session_id=""), session_state=second.state())
+    assert third.session_state == b"10"
     with pytest.raises(ValueError, match="give a session_id together with session_state"):
         await handle(count, 5, session_state=1)
 

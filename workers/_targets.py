@@ -31,13 +31,15 @@ def load_worker(target: str) -> Worker:
     except ModuleNotFoundError as error:
         if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise WorkerSetupError(f"There is no module {error.name!r} in {here} or among the packages.") from None
-        raise _failed(module_name, error) from error
+        raise _failed(f"The module {module_name!r} cannot be imported", error) from error
     except Exception as error:
-        raise _failed(module_name, error) from error
+        raise _failed(f"The module {module_name!r} cannot be imported", error) from error
     for name in attribute.split("."):
         try:
             found = getattr(found, name)
         except Exception as error:
+            if not isinstance(error, AttributeError) or inspect.getattr_static(found, name, None) is not None:
+                raise _failed(f"{target!r} cannot be read", error) from error
             workers = [each for each in dir(found) if isinstance(inspect.getattr_static(found, each, None), Worker)]
             listed = f" It has {', '.join(map(repr, workers))}." if workers else ""
             raise WorkerSetupError(f"The module {module_name!r} has no {name!r}.{listed}") from error
@@ -46,8 +48,8 @@ def load_worker(target: str) -> Worker:
     return found
 
 
-def _failed(module_name: str, error: Exception) -> WorkerSetupError:
-    """Return the error for a module whose import failed, with the last line of the application that was reached."""
+def _failed(failure: str, error: Exception) -> WorkerSetupError:
+    """Return the error for code of the application that has failed, with the last line of it that was reached."""
     ours = str(Path(__file__).parents[1])  # sbredis
     libraries = tuple({sys.prefix, sys.base_prefix, ours, "<"})
     frames = [each for each in traceback.extract_tb(error.__traceback__)[1:] if not each.filename.startswith(libraries)]
@@ -57,4 +59,4 @@ def _failed(module_name: str, error: Exception) -> WorkerSetupError:
         what, place = f"{type(error).__name__}: {error.msg}", f" at {error.filename}:{error.lineno}"
     if isinstance(error, ServiceBusError):
         what = error.message.removesuffix(".")
-    return WorkerSetupError(f"The module {module_name!r} cannot be imported: {what}{place}.")
+    return WorkerSetupError(f"{failure}: {what}{place}.")

@@ -136,7 +136,12 @@ def test_a_worker_is_found_by_its_module_and_name(folder: Path) -> None:
         (
             "app_ten:worker.client",
             "from sbredis.workers import Worker\nworker = Worker('memory://x')\n",
-            "no 'client'.",
+            "'app_ten:worker.client' cannot be read: RuntimeError: The worker does not run",
+        ),
+        (
+            "app_eleven:made.worker",
+            "class Made:\n    @property\n    def worker(self):\n        return self.typo\nmade = Made()\n",
+            "'app_eleven:made.worker' cannot be read: AttributeError: 'Made' object has no attribute 'typo'",
         ),
         ("app_five:worker", "worker = 5\n", "is not a Worker, but of the type int"),
         (

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, cast
 
 from sbredis.client._pauses import Pauses
-from sbredis.exceptions import DataLayoutError, ServiceBusError
+from sbredis.exceptions import DataLayoutError, ServiceBusConnectionError, ServiceBusError
 
 __all__ = ["CALLING", "BackgroundFailures", "BackgroundTasks"]
 
@@ -40,7 +40,8 @@ class BackgroundFailures:
             level = logging.WARNING if self._is_new((error.message,)) else logging.DEBUG
             self._log.log(level, "%s waits: %s", what, error)
         elif isinstance(error, ServiceBusError):
-            self._log.info("%s waits: %s", what, error)
+            unreachable = isinstance(error, ServiceBusConnectionError)  # the transport logs once that it is
+            self._log.log(logging.DEBUG if unreachable else logging.INFO, "%s waits: %s", what, error)
         elif self._is_new((what, *_cause(error))):
             self._log.error("%s failed because of a defect, and is tried again", what, exc_info=error)
         else:

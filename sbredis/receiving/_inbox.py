@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sbredis.client import OTHER_LOOP, may_recover
 from sbredis.engine import MAXIMUM_CREDIT, lease_place
-from sbredis.exceptions import ServiceBusError
+from sbredis.exceptions import ServiceBusConnectionError, ServiceBusError
 from sbredis.model import MessageLease, ServiceBusReceiveMode
 from sbredis.receiving._callers import ApplicationCredit, Callers, ReceiveCall, closed_error
 from sbredis.receiving._credit import CreditState
@@ -560,7 +560,8 @@ class Inbox(ABC, Generic[Item]):
         self.refills_at = None
         self.callers.answered(driver)
         if may_recover(error):
-            _log.info("%s: %s", driver.partition_client, error)
+            unreachable = isinstance(error, ServiceBusConnectionError)  # the transport logs once that it is
+            _log.log(logging.DEBUG if unreachable else logging.INFO, "%s: %s", driver.partition_client, error)
         else:
             waits = self.is_one_of_many and any(caller.error is None for caller in self.callers)
             if not (of_all and waits and self.entity.refused(self.source, error)):

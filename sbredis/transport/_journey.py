@@ -7,7 +7,6 @@ its deadline.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any
 
 from sbredis.exceptions import Outcome, ServiceBusError
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from sbredis.transport._multiplexed import Transport
 
 __all__ = ["Journey"]
-
-_log = logging.getLogger("sbredis.transport")
 
 
 class Journey:
@@ -122,7 +119,5 @@ class Journey:
         if self._told is not None and failure.kind is FailureKind.TIMED_OUT and failure.outcome is Outcome.NEVER_SENT:
             failure = self._told  # the deadline cut the last attempt short, so what was known before it says more
         error = self._error_of(failure)
-        # A refusal is a usual answer, so it is logged for debugging only. Any other failure is logged, so that its
-        # tracking id can be found.
-        _log.log(logging.DEBUG if failure.kind is FailureKind.REFUSED else logging.INFO, "%s", error)
+        self._transport.log(failure, error)
         return error

@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from sbredis._counting import counted
 from sbredis._quoting import quoted
 from sbredis._tasks import TaskScope, to_the_end
-from sbredis.exceptions import ServiceBusConnectionError, ServiceBusError
+from sbredis.exceptions import Outcome, ServiceBusConnectionError, ServiceBusError
 from sbredis.transport._address import Endpoint, Target
 from sbredis.transport._backoff import Backoff, RefreshPacing
 from sbredis.transport._dial import Dialer
@@ -88,6 +89,8 @@ class Transport:
         self._closing = asyncio.Event()
         self.held_up: dict[int | None, Journey] = {}
         """By slot, a call under way that a server has not taken yet."""
+        self._outages: dict[Endpoint, int] = {}
+        """The number of failed calls for each server that cannot be reached."""
         self._root: asyncio.Task[None] | None = None
         self._opener: Opener
         self._replicas: Replicas
@@ -346,6 +349,20 @@ class Transport:
         if failure.kind not in (FailureKind.REFUSED, FailureKind.BROKE, FailureKind.TIMED_OUT):
             self._refresh_wanted.set()
 
+    def log(self, failure: Failure, error: ServiceBusError) -> None:
+        """Log the error of a call, so that its tracking id can be found.
+
+        A refusal is a usual answer, so it is logged for debugging only; and so are the calls that fail after the first
+        one while a server cannot be reached, because there may be very many.
+        """
+        where, kind = failure.endpoint, failure.kind
+        level = logging.DEBUG if kind is FailureKind.REFUSED else logging.INFO
+        waits = kind is FailureKind.TIMED_OUT and failure.outcome is Outcome.NEVER_SENT and where in self._outages
+        if where is not None and (waits or kind is FailureKind.UNREACHABLE):
+            failed = self._outages[where] = self._outages.get(where, 0) + 1
+            level = logging.INFO if failed == 1 else logging.DEBUG
+        _log.log(level, "%s", error)
+
     async def pause(self, seconds: float) -> None:
         """Wait, but only until the next news: another slot map, a new connection, the end of the transport."""
         if seconds <= 0 or self.closed:
@@ -395,7 +412,7 @@ class Transport:
                     tasks,
                     self._before_dial,
                     self._trouble_at,
-                    self._good_news,
+                    self._reached,
                     self._accepts,
                     self._scripts,
                     self._library,
@@ -520,6 +537,7 @@ class Transport:
 
     def _apply(self, layout: Layout) -> None:
         if self._nodes.apply(layout):
+            self._outages.clear()
             self._good_news()
             self._listening.moved()
 
@@ -551,6 +569,12 @@ class Transport:
     def loses_acknowledged(self, facts: ServerFacts) -> bool:
         """Whether a crash of this one server process loses messages that were acknowledged."""
         return can_lose_acknowledged(facts, replicated=bool(self._nodes.replicas_of(facts)))
+
+    def _reached(self, endpoint: Endpoint) -> None:
+        failed = self._outages.pop(endpoint, 0)
+        if failed:
+            _log.info("%s can be reached again; %s had failed meanwhile", endpoint, counted(failed, "call"))
+        self._good_news()
 
     def _good_news(self) -> None:
         """Wake all calls that pause, at the same time, so that their bytes are written together."""

@@ -45,7 +45,7 @@ class Opener:
     """Called before each connection attempt. It starts the embedded server again if that has ended."""
     on_trouble: Callable[[Endpoint], None]
     """Called when a server is silent, is lost, or is unsuitable."""
-    on_open: Callable[[], None]
+    on_open: Callable[[Endpoint], None]
     """Called when a connection was made."""
     accepts: Callable[[ServerFacts], Failure | None]
     """Returns why a server that was reached cannot be used; ``None`` if it can be used."""
@@ -217,7 +217,7 @@ class WireHolder:
             else:
                 self._failures = 0
                 self.wire = result
-                self._opener.on_open()
+                self._opener.on_open(self.endpoint)
             opening.set_result(result)
         if isinstance(result, Wire):
             try:

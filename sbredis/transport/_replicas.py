@@ -28,7 +28,7 @@ class Replicas:
 
     def __init__(self, transport: Transport, opener: Opener, clock: Callable[[], float]) -> None:
         self._transport = transport
-        self._opener = replace(opener, accepts=_accepted, on_trouble=_ignored, on_open=lambda: None)
+        self._opener = replace(opener, accepts=_accepted, on_trouble=_ignored, on_open=_ignored)
         self._clock = clock
         self._backoff = Backoff()
         self._known: dict[Endpoint | None, list[Endpoint]] = {}

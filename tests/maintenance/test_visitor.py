@@ -13,7 +13,12 @@ import pytest
 
 from sbredis._tasks import wait_until
 from sbredis.engine import due_channel
-from sbredis.exceptions import DataLayoutError, MessagingEntityNotFoundError, ServiceBusConnectionError
+from sbredis.exceptions import (
+    DataLayoutError,
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    ServiceBusConnectionError,
+)
 from sbredis.maintenance import DutyResources
 from sbredis.maintenance._agenda import Read, VisitPace, VisitPlace
 from sbredis.maintenance._visiting import Visitor
@@ -163,12 +168,15 @@ async def test_an_entity_that_a_visit_did_not_find_is_visited_again_when_it_anno
 
 @in_memory
 @pytest.mark.parametrize(
-    ("error", "logged"), [(NotKnownYetError("too early"), 0), (ServiceBusConnectionError("no answer"), 1)]
+    ("error", "logged"),
+    [(NotKnownYetError("too early"), 0), (ServiceBusConnectionError("refused"), 0), (OperationTimeoutError("late"), 1)],
 )
 async def test_a_visit_that_only_comes_too_early_is_repeated_without_a_line_in_the_log(
     url: str, error: Exception, logged: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The entity is new, and the census that has it comes soon. Other failures are logged at INFO."""
+    """The entity is new, and the census that has it comes soon. An outage is logged by the transport. Other failures
+    are logged at INFO.
+    """
 
     def fail(_: object) -> None:
         if len(hand.visits) == 1:

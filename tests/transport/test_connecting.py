@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
@@ -19,7 +20,7 @@ from sbredis.exceptions import (
     ServiceBusServerBusyError,
 )
 from sbredis.servers import LocalCluster, LocalServer, free_port
-from sbredis.transport import Transport, open_transport
+from sbredis.transport import Backoff, Transport, open_transport
 from tests.transport.impostors import answering, never_answering, node_of_cluster
 from tests.transport.opening import function, opened
 from tests.waiting import eventually, given_time
@@ -298,6 +299,32 @@ async def test_a_server_is_described_when_the_log_shows_it(
     with caplog.at_level(logging.WARNING, "sbredis"):
         await (await open_transport(server.url)).aclose()
     assert caplog.text.count("durability=master on") == 1
+
+
+async def test_the_log_has_a_line_for_the_beginning_of_an_outage_and_one_for_its_end(
+    binary: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "sbredis.transport"), LocalServer(binary=binary) as server:
+        async with await opened(server.url, scripts=[COUNT], retry=Backoff(repetitions=0)) as transport:
+
+            async def served() -> bool:
+                try:
+                    await transport.call(COUNT, [b"k"], [1])
+                except ServiceBusConnectionError:
+                    return False
+                return True
+
+            server.kill()
+            await eventually(lambda: not transport.servers)
+            caplog.clear()
+            assert not any([await served() for _ in range(8)])
+            (begins,) = caplog.messages
+            assert "cannot be reached" in begins
+            await anyio.to_thread.run_sync(server.restart)
+            await eventually(served)
+            found = re.search(r"can be reached again; (\d+) calls had failed meanwhile", caplog.text)
+            assert found is not None
+            assert int(found[1]) >= 8
 
 
 async def test_a_lost_server_that_returns_serves_calls_again(binary: str | None) -> None:

@@ -58,6 +58,8 @@ class Servers:
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
+    def log(self, failure: Failure, error: ServiceBusError) -> None: ...
+
     async def execute(self, _: object, __: float, *, asking: bool, replicated: bool) -> Any:
         assert not replicated
         self.asked.append((self.endpoint, asking))

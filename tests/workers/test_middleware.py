@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pytest
 
 from sbredis.testing import Bus
-from sbredis.workers import Complete, Context, Depends, Proceed
+from sbredis.workers import Complete, Context, Depends, Proceed, Retries
 from tests.waiting import eventually
 from tests.workers.looking import empty, worker_of
 
@@ -175,3 +175,29 @@ async def test_each_call_of_the_handler_gets_its_own_dependencies_of_a_message(s
         await worker.send("orders", b"")
         await eventually(lambda: empty(sbredis_bus))
     assert told == ["begin", "roll back", "again", "begin", "commit"]
+
+
+async def test_a_middleware_that_returns_nothing_to_await_is_named(sbredis_bus: Bus) -> None:
+    def forgotten(context: Context, proceed: Proceed) -> Any:
+        del context, proceed
+
+    def passed_on(context: Context, proceed: Proceed) -> Any:
+        del context
+        return proceed()
+
+    worker, seen = await worker_of(sbredis_bus, "right", "wrong", retries=Retries(attempts=1)), list[str]()
+
+    async def place(text: str) -> None:
+        seen.append(text)
+
+    worker.queue("right", middleware=[passed_on])(place)
+    worker.queue("wrong", middleware=cast("Any", [forgotten]))(place)
+    async with worker.running():
+        for name in ("right", "wrong"):
+            await worker.send(name, name)
+            await eventually(lambda name=name: empty(sbredis_bus, name))
+    (dead,) = await sbredis_bus.dead_lettered("wrong")
+    assert "forgotten has returned None instead of a coroutine: write async def" in str(
+        dead.dead_letter_error_description
+    )
+    assert seen == ["right"]

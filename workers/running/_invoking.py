@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any
 
+from sbredis._quoting import quoted
 from sbredis.workers.declaring._context import Context, RunInLoop, SyncContext
 from sbredis.workers.declaring._handlers import HandlerPlan
+from sbredis.workers.declaring._middleware import Middleware
 from sbredis.workers.declaring._outcomes import outcome_in
+from sbredis.workers.declaring._signatures import function_name
 from sbredis.workers.running._additions import AdditionsMark
 from sbredis.workers.running._calls import HandlerCall
 from sbredis.workers.running._injecting import Injector, Scopes, reader_of, start_in_thread
@@ -158,7 +162,17 @@ def _surrounded(plan: HandlerPlan, invoke: Invoke) -> Invoke:
         context = Context(call)
         inner: Callable[[], Awaitable[Any]] = functools.partial(invoke, call, scopes)
         for middleware in reversed(plan.middleware):
-            inner = functools.partial(middleware, context, _Proceed(call, inner))
+            inner = functools.partial(_entered, middleware, context, _Proceed(call, inner))
         return await inner()
 
     return surrounded
+
+
+def _entered(middleware: Middleware, context: Context, proceed: _Proceed) -> Awaitable[Any]:
+    entered: object = middleware(context, proceed)
+    if not inspect.isawaitable(entered):
+        raise TypeError(
+            f"The middleware {function_name(middleware)} has returned {quoted(entered)} instead of a coroutine: write"
+            " async def, and return await proceed()."
+        )
+    return entered

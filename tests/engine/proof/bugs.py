@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from tests.changes import change
 from tests.engine.proof.hosts import Read, source_at_start
 
 __all__ = ["Bug", "bugs_in", "detect", "detect_with_seeds", "found_by", "search", "with_bug"]
@@ -28,15 +29,7 @@ class Bug(NamedTuple):
 
 def bugs_in(file: str, *rows: tuple[str, ...]) -> tuple[Bug, ...]:
     """Return bugs of one file. A row is a name, a text in which "«right→wrong»" marks the change, and any aims."""
-    bugs = []
-    for name, text, *aims in rows:
-        before, _, rest = text.partition("«")
-        right, arrow, wrong = rest.partition("→")
-        wrong, end, after = wrong.partition("»")
-        if not (arrow and end):
-            raise ValueError(f"the bug {name!r} marks no change: {text!r}")
-        bugs.append(Bug(name, file, before + right + after, before + wrong + after, aims=tuple(aims)))
-    return tuple(bugs)
+    return tuple(Bug(name, file, *change(text), aims=tuple(aims)) for name, text, *aims in rows)
 
 
 def found_by(machine: str, bugs: Iterable[Bug]) -> tuple[Bug, ...]:

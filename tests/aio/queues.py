@@ -53,6 +53,7 @@ __all__ = [
     "on_servers",
     "one",
     "queue_at",
+    "queue_with",
     "receive_exactly",
 ]
 
@@ -68,6 +69,7 @@ GATHERING: Final = replace(PATIENT, gathering=60.0, gathering_all=60.0)
 Waiting = asyncio.Task[list[ServiceBusReceivedMessage]]
 """A receive call that waits."""
 both = pytest.mark.both_shapes
+queue_with = pytest.mark.queue_with
 in_memory = pytest.mark.parametrize("target", ["memory"], indirect=True)
 on_servers = pytest.mark.parametrize("target", ["server", "cluster"], indirect=True)
 
@@ -322,6 +324,10 @@ async def new_queue(
     return Queue(client, await client._connection.entity(name, asyncio.get_running_loop().time() + 60), url, clock)
 
 
+_ENDING = "TestRunner._call_in_runner_task"
+"""The task with which anyio ends a fixture."""
+
+
 @asynccontextmanager
 async def queue_at(
     url: str,
@@ -338,7 +344,7 @@ async def queue_at(
     before = asyncio.all_tasks()
     async with ServiceBusClient(url, namespace="ns", slot_count=partitions, _clock=clock, _timings=timings) as client:
         yield await new_queue(client, url, partitioned=partitioned, clock=clock, name=name, **settings)
-    left = asyncio.all_tasks() - before
+    left = {task for task in asyncio.all_tasks() - before if getattr(task.get_coro(), "__qualname__", "") != _ENDING}
     assert not left, f"left behind: {left}"
 
 

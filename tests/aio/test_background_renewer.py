@@ -294,42 +294,39 @@ async def test_a_failing_function_does_not_end_the_renewals(url: str, caplog: py
 
 
 @in_memory
-async def test_the_thread_ends_with_the_renewer(url: str) -> None:
+async def test_the_thread_ends_with_the_renewer(queue: Queue) -> None:
     holding = Holding()
-    async with queue_at(url) as queue:
-        renewer = holding.renewer(queue.client)
-        async with renewer:
-            thread = thread_of(renewer)
-            await holding.look()
-        assert not thread.is_alive()
-        assert renewer.closed
-        await renewer.close()
-        with pytest.raises(ServiceBusError, match="closed"):
-            await renewer.__aenter__()
-
-
-@in_memory
-async def test_the_thread_ends_when_the_client_is_closed_first(url: str) -> None:
-    holding = Holding()
-    async with queue_at(url) as queue:
-        renewer = await holding.renewer(queue.client).__aenter__()
+    renewer = holding.renewer(queue.client)
+    async with renewer:
         thread = thread_of(renewer)
-        holding.hold(*await receive(queue, 1))
         await holding.look()
-        await queue.client.close()
-        await eventually(lambda: not thread.is_alive())
-        assert holding.lost == []
-        await renewer.close()
+    assert not thread.is_alive()
+    assert renewer.closed
+    await renewer.close()
+    with pytest.raises(ServiceBusError, match="closed"):
+        await renewer.__aenter__()
 
 
 @in_memory
-async def test_a_renewer_that_is_dropped_ends_with_a_warning(url: str) -> None:
-    async with queue_at(url) as queue:
-        renewer = await BackgroundLockRenewer(queue.client, list).__aenter__()
-        thread = thread_of(renewer)
-        with pytest.warns(ResourceWarning, match="BackgroundLockRenewer was not closed"):
-            del renewer
-        await eventually(lambda: not thread.is_alive())
+async def test_the_thread_ends_when_the_client_is_closed_first(queue: Queue) -> None:
+    holding = Holding()
+    renewer = await holding.renewer(queue.client).__aenter__()
+    thread = thread_of(renewer)
+    holding.hold(*await receive(queue, 1))
+    await holding.look()
+    await queue.client.close()
+    await eventually(lambda: not thread.is_alive())
+    assert holding.lost == []
+    await renewer.close()
+
+
+@in_memory
+async def test_a_renewer_that_is_dropped_ends_with_a_warning(queue: Queue) -> None:
+    renewer = await BackgroundLockRenewer(queue.client, list).__aenter__()
+    thread = thread_of(renewer)
+    with pytest.warns(ResourceWarning, match="BackgroundLockRenewer was not closed"):
+        del renewer
+    await eventually(lambda: not thread.is_alive())
 
 
 _UNCLOSED = """
@@ -352,18 +349,17 @@ def test_a_renewer_that_was_not_closed_does_not_hold_up_the_interpreter() -> Non
 
 
 @in_memory
-async def test_bad_arguments_are_refused(url: str) -> None:
-    async with queue_at(url) as queue:
-        for wrong, text in (
-            ((object(), list), "A client of sbredis.aio is needed, not object"),
-            ((queue.client, None), "held must be a function, not NoneType"),
-        ):
-            with pytest.raises(TypeError, match=text):
-                BackgroundLockRenewer(*cast("Any", wrong))
-        with pytest.raises(TypeError, match="on_lost must be a function"):
-            BackgroundLockRenewer(queue.client, list, on_lost=cast("Any", 1))
-        with pytest.raises(ValueError, match="max_lock_renewal_duration"):
-            BackgroundLockRenewer(queue.client, list, max_lock_renewal_duration=-1)
+async def test_bad_arguments_are_refused(queue: Queue) -> None:
+    for wrong, text in (
+        ((object(), list), "A client of sbredis.aio is needed, not object"),
+        ((queue.client, None), "held must be a function, not NoneType"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            BackgroundLockRenewer(*cast("Any", wrong))
+    with pytest.raises(TypeError, match="on_lost must be a function"):
+        BackgroundLockRenewer(queue.client, list, on_lost=cast("Any", 1))
+    with pytest.raises(ValueError, match="max_lock_renewal_duration"):
+        BackgroundLockRenewer(queue.client, list, max_lock_renewal_duration=-1)
 
 
 def stand_in_of(renewer: BackgroundLockRenewer) -> subprocess.Popen[bytes] | None:

@@ -11,7 +11,7 @@ import pytest
 from sbredis.aio import AutoLockRenewer, ServiceBusReceiver
 from sbredis.exceptions import MessageAlreadySettled
 from sbredis.model import ServiceBusReceivedMessage, ServiceBusReceiveMode, hold_of
-from tests.aio.queues import bodies, both, in_memory, queue_at, receive_exactly
+from tests.aio.queues import Queue, bodies, both, in_memory, queue_at, receive_exactly
 from tests.waiting import eventually
 
 STEPS = range(41)
@@ -31,25 +31,24 @@ async def after(steps: int, done: Awaitable[Any]) -> Any:
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
 @pytest.mark.parametrize("prefetch", [0, 2])
-async def test_a_message_survives_a_cancelled_receive(url: str, partitioned: bool, prefetch: int) -> None:
+async def test_a_message_survives_a_cancelled_receive(queue: Queue, prefetch: int) -> None:
     """Either the caller has the message, or another receiver can receive it immediately."""
-    async with queue_at(url, partitioned=partitioned) as queue:
-        await queue.send("a", at=-1)
-        messages: list[ServiceBusReceivedMessage] = []
-        for steps in STEPS[:: 2 + prefetch]:
-            async with queue.receiver(prefetch_count=prefetch) as receiver:
-                messages = await after(steps, receiver.receive_messages(3, 60)) or []
-                if messages:
-                    await receiver.abandon_message(messages[0])
-                    break
-                if not prefetch:
-                    await eventually(lambda: queue.counts_are(1, 0))
-            assert await queue.counts_are(1, 0)
-            (lock,) = await queue.take(at=-1)
-            await queue.abandon([lock], at=-1, counted=False)
-        async with queue.receiver() as receiver:
-            (message,) = await receiver.receive_messages(1, 60)
-            assert message.delivery_count == 1 + bool(messages)
+    await queue.send("a", at=-1)
+    messages: list[ServiceBusReceivedMessage] = []
+    for steps in STEPS[:: 2 + prefetch]:
+        async with queue.receiver(prefetch_count=prefetch) as receiver:
+            messages = await after(steps, receiver.receive_messages(3, 60)) or []
+            if messages:
+                await receiver.abandon_message(messages[0])
+                break
+            if not prefetch:
+                await eventually(lambda: queue.counts_are(1, 0))
+        assert await queue.counts_are(1, 0)
+        (lock,) = await queue.take(at=-1)
+        await queue.abandon([lock], at=-1, counted=False)
+    async with queue.receiver() as receiver:
+        (message,) = await receiver.receive_messages(1, 60)
+        assert message.delivery_count == 1 + bool(messages)
 
 
 @pytest.mark.slow
@@ -68,12 +67,9 @@ async def test_the_next_call_of_a_receiver_gets_the_messages_of_a_cancelled_one(
 
 @pytest.mark.slow
 @both
-async def test_a_cancelled_receive_and_delete_keeps_its_messages_for_the_next_call(url: str, partitioned: bool) -> None:
+async def test_a_cancelled_receive_and_delete_keeps_its_messages_for_the_next_call(queue: Queue) -> None:
     """A deleted message cannot be returned to the queue, so the receiver keeps it for its next call."""
-    async with (
-        queue_at(url, partitioned=partitioned) as queue,
-        queue.receiver(receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver,
-    ):
+    async with queue.receiver(receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver:
         await queue.fill(60, at=-1)
         seen: list[str] = []
         for steps in STEPS:
@@ -139,21 +135,20 @@ async def test_a_message_stays_settleable_when_settling_is_cancelled(url: str, p
 @pytest.mark.slow
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_cancelled_completing_settles_all_messages_or_none(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
-        for steps in STEPS[::3]:
-            await queue.fill(4, at=-1)
-            messages = await receive_exactly(receiver, 4)
-            renewals = [asyncio.create_task(receiver.renew_message_lock(message)) for message in messages[: steps % 3]]
-            for _ in range(steps % 5):
-                await asyncio.sleep(0)
-            await after(steps, receiver.complete_messages(messages))
-            await asyncio.gather(*renewals, return_exceptions=True)
-            await eventually(lambda: _is_idle(receiver))
-            assert len({hold_of(message).settled for message in messages}) == 1
-            if not hold_of(messages[0]).settled:
-                await receiver.complete_messages(messages)
-            assert (await queue.counts()).bytes == 0
+async def test_cancelled_completing_settles_all_messages_or_none(queue: Queue, receiver: ServiceBusReceiver) -> None:
+    for steps in STEPS[::3]:
+        await queue.fill(4, at=-1)
+        messages = await receive_exactly(receiver, 4)
+        renewals = [asyncio.create_task(receiver.renew_message_lock(message)) for message in messages[: steps % 3]]
+        for _ in range(steps % 5):
+            await asyncio.sleep(0)
+        await after(steps, receiver.complete_messages(messages))
+        await asyncio.gather(*renewals, return_exceptions=True)
+        await eventually(lambda: _is_idle(receiver))
+        assert len({hold_of(message).settled for message in messages}) == 1
+        if not hold_of(messages[0]).settled:
+            await receiver.complete_messages(messages)
+        assert (await queue.counts()).bytes == 0
 
 
 def _is_idle(receiver: ServiceBusReceiver) -> bool:
@@ -199,24 +194,23 @@ async def test_cancelled_peeking_and_purging_leave_a_consistent_queue(url: str, 
 @pytest.mark.slow
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_a_cancelled_close_continues_in_the_background(url: str, partitioned: bool) -> None:
+async def test_a_cancelled_close_continues_in_the_background(queue: Queue) -> None:
     """A second close waits until the cancelled one has ended."""
-    async with queue_at(url, partitioned=partitioned) as queue:
-        await queue.fill(5, at=-1)
-        for steps in STEPS[::6]:
-            receiver = queue.receiver(prefetch_count=5)
-            await receiver.__aenter__()
-            await eventually(lambda: queue.counts_are(0, 5))
-            task = asyncio.create_task(receiver.receive_messages(7, 60))
-            await asyncio.sleep(0)
-            await after(steps, receiver.close())
-            await receiver.close()
-            await asyncio.gather(task, return_exceptions=True)
-            if not task.cancelled() and task.exception() is None:
-                for message in task.result():
-                    queue.entity.partition_client(queue.entity.numbers[-1]).give_back(hold_of(message))
-            await eventually(lambda: queue.counts_are(5, 0))
-            assert await queue.waiters() == 0
+    await queue.fill(5, at=-1)
+    for steps in STEPS[::6]:
+        receiver = queue.receiver(prefetch_count=5)
+        await receiver.__aenter__()
+        await eventually(lambda: queue.counts_are(0, 5))
+        task = asyncio.create_task(receiver.receive_messages(7, 60))
+        await asyncio.sleep(0)
+        await after(steps, receiver.close())
+        await receiver.close()
+        await asyncio.gather(task, return_exceptions=True)
+        if not task.cancelled() and task.exception() is None:
+            for message in task.result():
+                queue.entity.partition_client(queue.entity.numbers[-1]).give_back(hold_of(message))
+        await eventually(lambda: queue.counts_are(5, 0))
+        assert await queue.waiters() == 0
 
 
 @pytest.mark.slow

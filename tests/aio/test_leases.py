@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from sbredis.aio import ServiceBusReceiver
 from sbredis.exceptions import MessageLockLostError, Outcome, SessionLockLostError
 from sbredis.model import ServiceBusReceivedMessage, hold_of
 from tests.aio.gates import Gate
-from tests.aio.queues import Calls, HandClock, both, queue_at, receive_exactly
-from tests.aio.session_queues import session_of, session_queue_at
+from tests.aio.queues import Calls, HandClock, Queue, both, queue_with, receive_exactly
+from tests.aio.session_queues import SessionQueue, session_of
 from tests.transport.hand import turns
 
 LOCK, DELAY = 30.0, 7.0
@@ -38,17 +39,14 @@ def grants_credit(grant: Any) -> bool:
 
 @both
 @pytest.mark.parametrize("what", ["received", "deferred", "renewed"])
+@queue_with(lock_duration=30_000)
 async def test_the_client_counts_the_time_of_a_message_lock_from_the_start_of_the_call(
-    url: str, partitioned: bool, what: str
+    queue: Queue, clock: HandClock, what: str
 ) -> None:
     """The partition sets the lock when the script runs. An answer that arrives seven seconds later does not extend the
     lock.
     """
-    clock = HandClock()
-    async with (
-        queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue,
-        queue.receiver() as r,
-    ):
+    async with queue.receiver() as r:
         (number,) = await queue.send("a", at=-1)
         message: ServiceBusReceivedMessage | None = None
         if what != "received":
@@ -89,59 +87,52 @@ async def test_the_client_counts_the_time_of_a_message_lock_from_the_start_of_th
 
 
 @both
+@queue_with(lock_duration=30_000)
 async def test_the_client_counts_the_time_of_a_lock_from_the_moment_when_a_waiting_call_is_sent(
-    url: str, partitioned: bool
+    queue: Queue, receiver: ServiceBusReceiver, clock: HandClock
 ) -> None:
     """The clock moves while a call waits for its turn. The client must not treat the lock as ended before it began."""
-    clock = HandClock()
-    async with (
-        queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue,
-        queue.receiver() as receiver,
-    ):
-        await queue.send("a", "b", at=-1)
-        first, second = await receive_exactly(receiver, 2)
-        with Gate(queue.client, "renew") as gate:
-            gate.shut = True
-            renewals = [asyncio.ensure_future(receiver.renew_message_lock(first))]
-            await gate.reached()
-            renewals.append(asyncio.ensure_future(receiver.renew_message_lock(second)))
-            await turns(10)
-            clock.passed += DELAY
-            gate.open()
-            await asyncio.gather(*renewals)
-            assert len(gate.arrived) == 2
-        for message, made in ((first, BEGUN), (second, BEGUN + DELAY)):
-            lease = hold_of(message).lease
-            assert lease is not None
-            assert made + LOCK - 0.1 < lease.until <= made + LOCK
+    await queue.send("a", "b", at=-1)
+    first, second = await receive_exactly(receiver, 2)
+    with Gate(queue.client, "renew") as gate:
+        gate.shut = True
+        renewals = [asyncio.ensure_future(receiver.renew_message_lock(first))]
+        await gate.reached()
+        renewals.append(asyncio.ensure_future(receiver.renew_message_lock(second)))
+        await turns(10)
+        clock.passed += DELAY
+        gate.open()
+        await asyncio.gather(*renewals)
+        assert len(gate.arrived) == 2
+    for message, made in ((first, BEGUN), (second, BEGUN + DELAY)):
+        lease = hold_of(message).lease
+        assert lease is not None
+        assert made + LOCK - 0.1 < lease.until <= made + LOCK
 
 
 @both
 @pytest.mark.parametrize("what", ["accepted", "renewed"])
+@queue_with(sessions=True, lock_duration=30_000)
 async def test_the_client_counts_the_time_of_a_session_lock_from_the_start_of_the_call(
-    url: str, partitioned: bool, what: str
+    queue: SessionQueue, clock: HandClock, what: str
 ) -> None:
-    clock = HandClock()
-    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        await queue.send_to("a", "1")
-        receiver = queue.session("a")
-        if what == "renewed":
-            await receiver.__aenter__()
-        with Gate(queue.client, "accept_session" if what == "accepted" else "renew_session") as gate:
-            gate.shut = True
-            call = asyncio.ensure_future(
-                receiver.__aenter__() if what == "accepted" else session_of(receiver).renew_lock()
-            )
-            await gate.reached()
-            clock.passed += DELAY
-            gate.open()
-            await call
-        session = session_of(receiver)
-        assert BEGUN + LOCK - 0.1 < session._held.lease.until <= BEGUN + LOCK
-        assert session.locked_until_utc.timestamp() <= clock.utc() - DELAY + LOCK
-        clock.passed += LOCK - DELAY
-        with Calls(queue.transport) as calls, pytest.raises(SessionLockLostError) as caught:
-            await session.get_state()
-        assert caught.value.outcome is Outcome.NEVER_SENT
-        assert not calls.by_script
-        await receiver.close()
+    await queue.send_to("a", "1")
+    receiver = queue.session("a")
+    if what == "renewed":
+        await receiver.__aenter__()
+    with Gate(queue.client, "accept_session" if what == "accepted" else "renew_session") as gate:
+        gate.shut = True
+        call = asyncio.ensure_future(receiver.__aenter__() if what == "accepted" else session_of(receiver).renew_lock())
+        await gate.reached()
+        clock.passed += DELAY
+        gate.open()
+        await call
+    session = session_of(receiver)
+    assert BEGUN + LOCK - 0.1 < session._held.lease.until <= BEGUN + LOCK
+    assert session.locked_until_utc.timestamp() <= clock.utc() - DELAY + LOCK
+    clock.passed += LOCK - DELAY
+    with Calls(queue.transport) as calls, pytest.raises(SessionLockLostError) as caught:
+        await session.get_state()
+    assert caught.value.outcome is Outcome.NEVER_SENT
+    assert not calls.by_script
+    await receiver.close()

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from sbredis.aio import AutoLockRenewer
+from sbredis.aio import AutoLockRenewer, ServiceBusReceiver
 from sbredis.exceptions import MessageLockLostError, ServiceBusConnectionError, ServiceBusError, SessionLockLostError
 from sbredis.model import (
     NEXT_AVAILABLE_SESSION,
@@ -18,8 +18,8 @@ from sbredis.model import (
 )
 from sbredis.receiving import Inbox, is_failed_delivery
 from tests.aio.gates import Gate
-from tests.aio.queues import HandClock, bodies, both, in_memory, queue_at, receive_exactly
-from tests.aio.session_queues import session_queue_at, steps
+from tests.aio.queues import HandClock, Queue, bodies, both, in_memory, queue_at, queue_with, receive_exactly
+from tests.aio.session_queues import SessionQueue, session_queue_at, steps
 from tests.waiting import eventually
 
 
@@ -123,18 +123,17 @@ async def test_closing_a_receiver_in_its_block_does_not_raise_the_delivery_count
 
 
 @both
-async def test_a_lapsed_session_lock_raises_the_delivery_count_only_once(url: str, partitioned: bool) -> None:
+@queue_with(sessions=True, lock_duration=30_000)
+async def test_a_lapsed_session_lock_raises_the_delivery_count_only_once(queue: SessionQueue, clock: HandClock) -> None:
     """The end of the lock has already raised the delivery count, so the handler's error does not."""
-    clock = HandClock()
-    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        await queue.send_to("a", "1")
-        with leaving_by(HandlerError):
-            async with queue.session("a") as receiver:
-                await anext(receiver)
-                clock.move(31)
-                raise HandlerError
+    await queue.send_to("a", "1")
+    with leaving_by(HandlerError):
         async with queue.session("a") as receiver:
-            assert (await anext(receiver)).delivery_count == 2
+            await anext(receiver)
+            clock.move(31)
+            raise HandlerError
+    async with queue.session("a") as receiver:
+        assert (await anext(receiver)).delivery_count == 2
 
 
 @both
@@ -152,20 +151,19 @@ async def test_a_receiver_is_closed_even_if_the_delivery_cannot_be_counted(url: 
 
 
 @both
-async def test_a_receiver_without_a_session_does_not_release_its_messages(url: str, partitioned: bool) -> None:
+async def test_a_receiver_without_a_session_does_not_release_its_messages(queue: Queue) -> None:
     """A task that still works on these messages can settle them through another receiver."""
-    async with queue_at(url, partitioned=partitioned) as queue:
-        await queue.send("1", "2")
-        held: list[ServiceBusReceivedMessage] = []
-        with leaving_by(HandlerError):
-            async with queue.receiver() as receiver:
-                held += await receive_exactly(receiver, 2)
-                raise HandlerError
-        assert await queue.counts_are(0, 2)
-        await queue.receiver().complete_message(held[0])
-        await queue.receiver().abandon_message(held[1])
-        (again,) = await queue.receiver().receive_messages(1, 60)
-        assert (str(again), again.delivery_count) == (str(held[1]), 2)
+    await queue.send("1", "2")
+    held: list[ServiceBusReceivedMessage] = []
+    with leaving_by(HandlerError):
+        async with queue.receiver() as receiver:
+            held += await receive_exactly(receiver, 2)
+            raise HandlerError
+    assert await queue.counts_are(0, 2)
+    await queue.receiver().complete_message(held[0])
+    await queue.receiver().abandon_message(held[1])
+    (again,) = await queue.receiver().receive_messages(1, 60)
+    assert (str(again), again.delivery_count) == (str(held[1]), 2)
 
 
 @both
@@ -216,22 +214,21 @@ async def test_a_released_message_is_delivered_again_with_the_same_delivery_coun
 
 
 @both
-async def test_a_dead_letter_and_a_deferred_message_can_be_released(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue, queue.receiver() as receiver:
-        first, _ = await queue.send("1", "2", at=-1)
-        one, two = await receive_exactly(receiver, 2)
-        await receiver.defer_message(one)
-        await receiver.dead_letter_message(two, "bad")
-        (one,) = await receiver.receive_deferred_messages(first)
-        await receiver.release_message(one)
-        (again,) = await receiver.receive_deferred_messages(first)
-        assert again.delivery_count == one.delivery_count
-        await receiver.complete_message(again)
-        async with queue.receiver(sub_queue="deadletter") as dead:
-            (two,) = await dead.receive_messages(1, 60)
-            await dead.release_message(two)
-            (again,) = await dead.receive_messages(1, 60)
-            assert (bodies([again]), again.delivery_count) == (["2"], two.delivery_count)
+async def test_a_dead_letter_and_a_deferred_message_can_be_released(queue: Queue, receiver: ServiceBusReceiver) -> None:
+    first, _ = await queue.send("1", "2", at=-1)
+    one, two = await receive_exactly(receiver, 2)
+    await receiver.defer_message(one)
+    await receiver.dead_letter_message(two, "bad")
+    (one,) = await receiver.receive_deferred_messages(first)
+    await receiver.release_message(one)
+    (again,) = await receiver.receive_deferred_messages(first)
+    assert again.delivery_count == one.delivery_count
+    await receiver.complete_message(again)
+    async with queue.receiver(sub_queue="deadletter") as dead:
+        (two,) = await dead.receive_messages(1, 60)
+        await dead.release_message(two)
+        (again,) = await dead.receive_messages(1, 60)
+        assert (bodies([again]), again.delivery_count) == (["2"], two.delivery_count)
 
 
 @both

@@ -115,67 +115,63 @@ async def test_a_receiver_that_waits_after_it_has_asked_hears_of_messages_in_eac
 
 
 @in_memory
-async def test_a_message_that_is_pushed_when_its_caller_was_cancelled_goes_to_the_next_caller(url: str) -> None:
+async def test_a_message_that_is_pushed_when_its_caller_was_cancelled_goes_to_the_next_caller(queue: Queue) -> None:
     """The delivery count does not rise, and without another caller the message returns to the queue."""
-    async with queue_at(url) as queue:
-        receiver = queue.receiver()
-        for follows in (True, False):
-            task = await queue.waits(receiver)
-            task.cancel()
-            await queue.send("a")  # the receiver still has credit
-            assert isinstance(*await asyncio.gather(task, return_exceptions=True), asyncio.CancelledError)
-            if follows:
-                (message,) = await receiver.receive_messages(1, 60)
-                assert message.delivery_count == 1
-                await receiver.complete_message(message)
-            else:
-                await eventually(lambda: queue.counts_are(1, 0))
-            await at_rest(receiver)
-        (message,) = await queue.receiver().receive_messages(1, 60)
-        assert message.delivery_count == 1
-
-
-async def test_a_receiver_without_callers_withdraws_its_credit(url: str) -> None:
-    """A message then goes to another receiver at once, and none stays locked for nobody."""
-    async with queue_at(url) as queue:
-        quitter = queue.receiver()
-        task = await queue.waits(quitter)
+    receiver = queue.receiver()
+    for follows in (True, False):
+        task = await queue.waits(receiver)
         task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await at_rest(quitter)
-        assert await queue.waiters() == 0
-        task = await queue.waits(queue.receiver())
-        await queue.send("a")
-        assert bodies(await task) == ["a"]
-        assert await queue.counts_are(0, 1)
+        await queue.send("a")  # the receiver still has credit
+        assert isinstance(*await asyncio.gather(task, return_exceptions=True), asyncio.CancelledError)
+        if follows:
+            (message,) = await receiver.receive_messages(1, 60)
+            assert message.delivery_count == 1
+            await receiver.complete_message(message)
+        else:
+            await eventually(lambda: queue.counts_are(1, 0))
+        await at_rest(receiver)
+    (message,) = await queue.receiver().receive_messages(1, 60)
+    assert message.delivery_count == 1
 
 
-async def test_a_receiver_that_is_closed_gives_back_what_is_pushed_meanwhile(url: str) -> None:
-    async with queue_at(url) as queue:
-        receiver = queue.receiver(prefetch_count=20)
-        async with receiver:
-            await eventually(queue.waiters)
-            sending = [asyncio.create_task(queue.send(*"abc")) for _ in range(5)]
-        await asyncio.gather(*sending)
-        await eventually(lambda: queue.counts_are(15, 0))
-        again = await queue.receiver().receive_messages(15, 60)
-        assert {message.delivery_count for message in again} == {1}
+async def test_a_receiver_without_callers_withdraws_its_credit(queue: Queue) -> None:
+    """A message then goes to another receiver at once, and none stays locked for nobody."""
+    quitter = queue.receiver()
+    task = await queue.waits(quitter)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await at_rest(quitter)
+    assert await queue.waiters() == 0
+    task = await queue.waits(queue.receiver())
+    await queue.send("a")
+    assert bodies(await task) == ["a"]
+    assert await queue.counts_are(0, 1)
 
 
-async def test_many_receivers_of_a_client_share_a_channel_and_get_each_message_once(url: str) -> None:
-    async with queue_at(url) as queue:
-        receivers = [queue.receiver() for _ in range(250)]
-        tasks = [asyncio.create_task(receiver.receive_messages(1, 60)) for receiver in receivers]
+async def test_a_receiver_that_is_closed_gives_back_what_is_pushed_meanwhile(queue: Queue) -> None:
+    receiver = queue.receiver(prefetch_count=20)
+    async with receiver:
+        await eventually(queue.waiters)
+        sending = [asyncio.create_task(queue.send(*"abc")) for _ in range(5)]
+    await asyncio.gather(*sending)
+    await eventually(lambda: queue.counts_are(15, 0))
+    again = await queue.receiver().receive_messages(15, 60)
+    assert {message.delivery_count for message in again} == {1}
 
-        async def all_wait() -> bool:
-            return await queue.waiters() == len(receivers)
 
-        await eventually(all_wait)
-        assert len(queue.transport._listening._channels) == 1
-        await queue.fill(len(receivers))
-        got = Counter(body for messages in await asyncio.gather(*tasks) for body in bodies(messages))
-        assert got == Counter(str(number) for number in range(len(receivers)))
-        assert await queue.counts_are(0, len(receivers))
+async def test_many_receivers_of_a_client_share_a_channel_and_get_each_message_once(queue: Queue) -> None:
+    receivers = [queue.receiver() for _ in range(250)]
+    tasks = [asyncio.create_task(receiver.receive_messages(1, 60)) for receiver in receivers]
+
+    async def all_wait() -> bool:
+        return await queue.waiters() == len(receivers)
+
+    await eventually(all_wait)
+    assert len(queue.transport._listening._channels) == 1
+    await queue.fill(len(receivers))
+    got = Counter(body for messages in await asyncio.gather(*tasks) for body in bodies(messages))
+    assert got == Counter(str(number) for number in range(len(receivers)))
+    assert await queue.counts_are(0, len(receivers))
 
 
 async def test_a_receiver_of_a_user_who_may_not_listen_asks_again_and_again(server: LocalServer) -> None:
@@ -190,18 +186,17 @@ async def test_a_receiver_of_a_user_who_may_not_listen_asks_again_and_again(serv
 
 @on_servers
 async def test_a_receiver_has_credit_again_after_the_loss_of_its_subscription(
-    url: str, target: str, request: pytest.FixtureRequest
+    queue: Queue, target: str, request: pytest.FixtureRequest
 ) -> None:
     running: LocalServer | LocalCluster = request.getfixturevalue(target)
     nodes = running.nodes if isinstance(running, LocalCluster) else [running]
-    async with queue_at(url) as queue:
-        receiver = queue.receiver()
-        for number in range(3):
-            task = await queue.waits(receiver)
-            for node in nodes:
-                node.ask("CLIENT", "KILL", "TYPE", "pubsub")
-            await queue.send(str(number))
-            assert bodies(await task) == [str(number)]
+    receiver = queue.receiver()
+    for number in range(3):
+        task = await queue.waits(receiver)
+        for node in nodes:
+            node.ask("CLIENT", "KILL", "TYPE", "pubsub")
+        await queue.send(str(number))
+        assert bodies(await task) == [str(number)]
 
 
 async def test_a_user_who_may_only_publish_can_give_a_receiver_nothing(server: LocalServer) -> None:
@@ -300,25 +295,24 @@ async def test_a_receiver_has_credit_at_the_server_that_takes_over(replicated_cl
 
 @on_servers
 @pytest.mark.parametrize("closes", [True, False], ids=["closed", "without a caller"])
-async def test_receivers_that_wait_no_more_keep_no_due_time(url: str, closes: bool) -> None:
+async def test_receivers_that_wait_no_more_keep_no_due_time(queue: Queue, closes: bool) -> None:
     """Two receivers keep the due time of the queue, and then want nothing more. A third one waits on."""
-    async with queue_at(url) as queue:
-        first, second, third = (queue.receiver() for _ in range(3))
-        tasks = [await queue.waits(first), await queue.waits(second)]
-        await queue.send("a", "b")
-        for receiver, task in zip((first, second), tasks, strict=True):
-            await receiver.complete_messages(await task)
-        if closes:
-            await first.close()
-            await second.close()
-        task = await queue.waits(third)
-        async with queue.client.get_queue_sender("q") as sender:
-            due = datetime.now(UTC) + timedelta(seconds=1)
-            await sender.send_messages(ServiceBusMessage("c", scheduled_enqueue_time_utc=due))
-        async with asyncio.timeout(60):  # without a keeper, the next call comes two minutes later
-            messages = await task
-        assert bodies(messages) == ["c"]
-        await third.complete_messages(messages)
+    first, second, third = (queue.receiver() for _ in range(3))
+    tasks = [await queue.waits(first), await queue.waits(second)]
+    await queue.send("a", "b")
+    for receiver, task in zip((first, second), tasks, strict=True):
+        await receiver.complete_messages(await task)
+    if closes:
+        await first.close()
+        await second.close()
+    task = await queue.waits(third)
+    async with queue.client.get_queue_sender("q") as sender:
+        due = datetime.now(UTC) + timedelta(seconds=1)
+        await sender.send_messages(ServiceBusMessage("c", scheduled_enqueue_time_utc=due))
+    async with asyncio.timeout(60):  # without a keeper, the next call comes two minutes later
+        messages = await task
+    assert bodies(messages) == ["c"]
+    await third.complete_messages(messages)
 
 
 async def test_a_user_with_other_facts_of_the_server_pushes_news(server: LocalServer) -> None:

@@ -36,35 +36,33 @@ def _note(served: list[int], place: int, _: object) -> None:
 
 
 @both
-async def test_an_empty_list_is_returned_when_no_message_arrives_in_time(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        receiver = queue.receiver(max_wait_time=0.15)
-        for wait in (0.1, None):
-            begun = loop_time()
-            assert await receiver.receive_messages(5, wait) == []
-            assert loop_time() - begun >= (wait or 0.15) - 0.001
+async def test_an_empty_list_is_returned_when_no_message_arrives_in_time(queue: Queue) -> None:
+    receiver = queue.receiver(max_wait_time=0.15)
+    for wait in (0.1, None):
+        begun = loop_time()
+        assert await receiver.receive_messages(5, wait) == []
+        assert loop_time() - begun >= (wait or 0.15) - 0.001
 
 
 @both
 @pytest.mark.parametrize("waiting", [[], ["a"]], ids=["nothing", "a message"])
 async def test_a_receive_whose_wait_ends_during_a_call_still_waits_for_the_answer(
-    url: str, partitioned: bool, waiting: list[str]
+    queue: Queue, waiting: list[str]
 ) -> None:
     """An empty list means that the queue has no message. It never means that the server was slow."""
-    async with queue_at(url, partitioned=partitioned) as queue:
-        await queue.send(*waiting, at=-1)
-        receiver = queue.receiver()
-        await receiver._open(loop_time() + 60)
-        assert receiver._inbox is not None
-        callers = receiver._inbox.callers
-        with Gate(queue.client, "grant") as gate:
-            gate.shut = True
-            task = asyncio.create_task(receiver.receive_messages(5, 0.01))
-            await gate.reached(len(queue.partitions))
-            await eventually(lambda: callers[0].unanswered)  # max_wait_time has passed by now
-            gate.open()
-            received = await task
-        assert bodies(received) == waiting
+    await queue.send(*waiting, at=-1)
+    receiver = queue.receiver()
+    await receiver._open(loop_time() + 60)
+    assert receiver._inbox is not None
+    callers = receiver._inbox.callers
+    with Gate(queue.client, "grant") as gate:
+        gate.shut = True
+        task = asyncio.create_task(receiver.receive_messages(5, 0.01))
+        await gate.reached(len(queue.partitions))
+        await eventually(lambda: callers[0].unanswered)  # max_wait_time has passed by now
+        gate.open()
+        received = await task
+    assert bodies(received) == waiting
 
 
 @in_memory
@@ -82,14 +80,13 @@ async def test_if_the_server_does_not_answer_a_receive_raises_an_error(url: str)
 
 
 @both
-async def test_a_receive_gathers_more_messages_only_if_they_arrive_soon(url: str, partitioned: bool) -> None:
+async def test_a_receive_gathers_more_messages_only_if_they_arrive_soon(queue: Queue) -> None:
     """The call does not wait for the whole ``max_wait_time`` or for later messages."""
-    async with queue_at(url, partitioned=partitioned) as queue:
-        receiver = queue.receiver()
-        await queue.send("a")
-        begun = loop_time()
-        assert bodies(await receiver.receive_messages(10, 600)) == ["a"]
-        assert 0.19 < loop_time() - begun < 300
+    receiver = queue.receiver()
+    await queue.send("a")
+    begun = loop_time()
+    assert bodies(await receiver.receive_messages(10, 600)) == ["a"]
+    assert 0.19 < loop_time() - begun < 300
 
 
 @both
@@ -147,14 +144,13 @@ async def test_large_messages_arrive_in_several_replies(url: str) -> None:
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_a_receiver_takes_messages_from_all_partitions_in_turn(url: str, partitioned: bool) -> None:
+async def test_a_receiver_takes_messages_from_all_partitions_in_turn(queue: Queue) -> None:
     """A partition that always has messages does not keep the receiver from the other partitions."""
-    async with queue_at(url, partitioned=partitioned) as queue:
-        for place in range(len(queue.partitions)):
-            await queue.fill(10, at=place)
-        receiver = queue.receiver()
-        received = [await anext(receiver) for _ in range(5 * len(queue.partitions))]
-        assert {queue.entity.place(message.sequence_number)[0] for message in received} == {*queue.entity.numbers}
+    for place in range(len(queue.partitions)):
+        await queue.fill(10, at=place)
+    receiver = queue.receiver()
+    received = [await anext(receiver) for _ in range(5 * len(queue.partitions))]
+    assert {queue.entity.place(message.sequence_number)[0] for message in received} == {*queue.entity.numbers}
 
 
 @pytest.mark.slow
@@ -182,51 +178,48 @@ async def test_the_receiver_looks_at_an_idle_partition_again_while_another_is_bu
 
 @pytest.mark.slow
 @both
-async def test_an_iteration_ends_after_the_receivers_max_wait_time(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        await queue.send(*"abc")
-        async with queue.receiver(max_wait_time=1.5) as receiver:
-            assert sorted([str(message) async for message in receiver]) == ["a", "b", "c"]
-            await queue.send("d")
-            assert str(await anext(receiver)) == "d"
+async def test_an_iteration_ends_after_the_receivers_max_wait_time(queue: Queue) -> None:
+    await queue.send(*"abc")
+    async with queue.receiver(max_wait_time=1.5) as receiver:
+        assert sorted([str(message) async for message in receiver]) == ["a", "b", "c"]
+        await queue.send("d")
+        assert str(await anext(receiver)) == "d"
 
 
 # -- closed receivers, disabled and missing queues ---------------------------------------------------------------------
 
 
 @both
-async def test_waiting_calls_fail_when_the_receiver_is_closed(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        receiver = queue.receiver()
-        tasks = [asyncio.create_task(receiver.receive_messages(1, 60)) for _ in range(2)]
-        await queue.wait_for_waiters()
-        await asyncio.gather(receiver.close(), receiver.close())
-        for task in tasks:
-            with pytest.raises(ServiceBusError, match="receiver was closed"):
-                await task
-        with pytest.raises(ValueError, match="receiver is closed"):
-            await receiver.receive_messages(1, 60)
-        assert await queue.waiters() == 0
+async def test_waiting_calls_fail_when_the_receiver_is_closed(queue: Queue) -> None:
+    receiver = queue.receiver()
+    tasks = [asyncio.create_task(receiver.receive_messages(1, 60)) for _ in range(2)]
+    await queue.wait_for_waiters()
+    await asyncio.gather(receiver.close(), receiver.close())
+    for task in tasks:
+        with pytest.raises(ServiceBusError, match="receiver was closed"):
+            await task
+    with pytest.raises(ValueError, match="receiver is closed"):
+        await receiver.receive_messages(1, 60)
+    assert await queue.waiters() == 0
 
 
 @pytest.mark.slow
 @pytest.mark.everywhere("a receiver listens to several nodes")
 @both
-async def test_closed_receivers_leave_nothing_behind_in_their_client(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
+async def test_closed_receivers_leave_nothing_behind_in_their_client(queue: Queue) -> None:
 
-        async def come_and_go() -> None:
-            async with queue.receiver() as receiver:
-                await queue.register_waiter(receiver)
+    async def come_and_go() -> None:
+        async with queue.receiver() as receiver:
+            await queue.register_waiter(receiver)
 
+    await come_and_go()
+    tasks, lanes = len(asyncio.all_tasks()), lanes_of(queue)
+    for _ in range(8):
         await come_and_go()
-        tasks, lanes = len(asyncio.all_tasks()), lanes_of(queue)
-        for _ in range(8):
-            await come_and_go()
-        spare = len(queue.partitions)  # the client keeps the lanes of receivers for later receivers
-        await eventually(lambda: len(asyncio.all_tasks()) <= tasks + spare)
-        assert lanes_of(queue) <= lanes + spare
-        assert not queue.client._children
+    spare = len(queue.partitions)  # the client keeps the lanes of receivers for later receivers
+    await eventually(lambda: len(asyncio.all_tasks()) <= tasks + spare)
+    assert lanes_of(queue) <= lanes + spare
+    assert not queue.client._children
 
 
 def lanes_of(queue: Queue) -> int:
@@ -319,16 +312,15 @@ async def test_invalid_arguments_are_refused_before_any_call(
 
 @in_memory
 @pytest.mark.parametrize("seconds", [float("inf"), 10**400], ids=["infinity", "too large for a float"])
-async def test_a_call_may_wait_for_ever(url: str, seconds: float) -> None:
-    async with queue_at(url) as queue:
-        for call in (
-            queue.receiver().receive_messages(1, seconds),
-            queue.receiver(max_wait_time=seconds).receive_messages(),
-        ):
-            waiting = asyncio.create_task(call)
-            await eventually(queue.waiters)
-            await queue.send("a")
-            assert bodies(await waiting) == ["a"]
+async def test_a_call_may_wait_for_ever(queue: Queue, seconds: float) -> None:
+    for call in (
+        queue.receiver().receive_messages(1, seconds),
+        queue.receiver(max_wait_time=seconds).receive_messages(),
+    ):
+        waiting = asyncio.create_task(call)
+        await eventually(queue.waiters)
+        await queue.send("a")
+        assert bodies(await waiting) == ["a"]
 
 
 @in_memory
@@ -356,22 +348,20 @@ async def test_invalid_receiver_options_are_refused(url: str, given: dict[str, A
 
 
 @in_memory
-async def test_receiver_options_of_azures_library_cause_a_warning(url: str) -> None:
-    async with queue_at(url) as queue:
-        with pytest.warns(UserWarning, match="keep_alive"):
-            queue.receiver(keep_alive=30)
+async def test_receiver_options_of_azures_library_cause_a_warning(queue: Queue) -> None:
+    with pytest.warns(UserWarning, match="keep_alive"):
+        queue.receiver(keep_alive=30)
 
 
 @in_memory
-async def test_a_receiver_has_properties_for_its_path_mode_and_state(url: str) -> None:
-    async with queue_at(url) as queue:
-        receiver: ServiceBusReceiver = queue.receiver(client_identifier="me")
-        assert (receiver.entity_path, receiver.client_identifier, receiver.session) == ("q", "me", None)
-        assert receiver.receive_mode is ServiceBusReceiveMode.PEEK_LOCK
-        assert repr(receiver) == "<ServiceBusReceiver 'q' open>"
-        await receiver.close()
-        await receiver.close()
-        assert repr(receiver) == "<ServiceBusReceiver 'q' closed>"
+async def test_a_receiver_has_properties_for_its_path_mode_and_state(queue: Queue) -> None:
+    receiver: ServiceBusReceiver = queue.receiver(client_identifier="me")
+    assert (receiver.entity_path, receiver.client_identifier, receiver.session) == ("q", "me", None)
+    assert receiver.receive_mode is ServiceBusReceiveMode.PEEK_LOCK
+    assert repr(receiver) == "<ServiceBusReceiver 'q' open>"
+    await receiver.close()
+    await receiver.close()
+    assert repr(receiver) == "<ServiceBusReceiver 'q' closed>"
 
 
 # -- clocks ------------------------------------------------------------------------------------------------------------

@@ -28,9 +28,8 @@ async def renewal(queue: Queue, clock: HandClock) -> None:
 
 
 @both
-async def test_a_lock_is_renewed_until_its_message_is_settled(url: str, partitioned: bool) -> None:
-    clock = HandClock()
-    async with queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
+async def test_a_lock_is_renewed_until_its_message_is_settled(queue: Queue, clock: HandClock) -> None:
+    async with AutoLockRenewer() as renewer:
         await queue.send("a", at=-1)
         receiver = queue.receiver(auto_lock_renewer=renewer)
         message = await one(receiver)
@@ -54,10 +53,9 @@ async def test_a_lock_is_renewed_until_its_message_is_settled(url: str, partitio
 @pytest.mark.conformance
 @both
 @pytest.mark.parametrize("prefetch", [0, 20])
-async def test_messages_are_renewed_together(url: str, partitioned: bool, prefetch: int) -> None:
+async def test_messages_are_renewed_together(queue: Queue, clock: HandClock, prefetch: int) -> None:
     """This also holds for messages that were received one by one."""
-    clock = HandClock()
-    async with queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
+    async with AutoLockRenewer() as renewer:
         await queue.fill(40, at=-1)
         async with queue.receiver(auto_lock_renewer=renewer, prefetch_count=prefetch) as receiver:
             messages = await receive_exactly(receiver, 20)
@@ -85,33 +83,31 @@ async def test_messages_registered_close_together_share_entries_of_the_renewer(u
 
 
 @both
-async def test_a_lock_is_renewed_no_longer_than_requested(url: str, partitioned: bool) -> None:
+async def test_a_lock_is_renewed_no_longer_than_requested(queue: Queue, clock: HandClock) -> None:
     reports: Reports = []
 
     async def failed(message: ServiceBusReceivedMessage, error: Exception | None) -> None:
         await asyncio.sleep(0)
         reports.append((message, error))
 
-    clock = HandClock()
-    async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
-        await queue.send("a", at=-1)
-        async with AutoLockRenewer(max_lock_renewal_duration=100, on_lock_renew_failure=failed) as renewer:
-            receiver = queue.receiver(auto_lock_renewer=renewer)
-            message = await one(receiver)
-            for _ in range(2):
-                await renewal(queue, clock)
-            clock.move(17.5)
-            assert reports == []
-            clock.move(0.5)
-            await eventually(lambda: reports)
-            assert reports == [(message, message.auto_renew_error)]
-            assert isinstance(message.auto_renew_error, AutoLockRenewTimeout)
-            assert not hold_of(message).lock_expired(clock.now())
-            with Calls(queue.transport) as calls:
-                clock.move(60)
-                assert hold_of(message).lock_expired(clock.now())
-                await queue.process_due()
-                assert not calls.by_script["renew"]
+    await queue.send("a", at=-1)
+    async with AutoLockRenewer(max_lock_renewal_duration=100, on_lock_renew_failure=failed) as renewer:
+        receiver = queue.receiver(auto_lock_renewer=renewer)
+        message = await one(receiver)
+        for _ in range(2):
+            await renewal(queue, clock)
+        clock.move(17.5)
+        assert reports == []
+        clock.move(0.5)
+        await eventually(lambda: reports)
+        assert reports == [(message, message.auto_renew_error)]
+        assert isinstance(message.auto_renew_error, AutoLockRenewTimeout)
+        assert not hold_of(message).lock_expired(clock.now())
+        with Calls(queue.transport) as calls:
+            clock.move(60)
+            assert hold_of(message).lock_expired(clock.now())
+            await queue.process_due()
+            assert not calls.by_script["renew"]
 
 
 @in_memory
@@ -128,10 +124,9 @@ async def test_a_renewal_duration_that_is_shorter_than_the_lock_is_respected(url
 
 
 @both
-async def test_a_lost_lock_is_reported_and_the_other_locks_are_still_renewed(url: str, partitioned: bool) -> None:
+async def test_a_lost_lock_is_reported_and_the_other_locks_are_still_renewed(queue: Queue, clock: HandClock) -> None:
     reports: Reports = []
-    clock = HandClock()
-    async with queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
+    async with AutoLockRenewer() as renewer:
         await queue.fill(5, at=-1)
         receiver = queue.receiver()
         messages = await receive_exactly(receiver, 5)
@@ -152,17 +147,15 @@ async def test_a_lost_lock_is_reported_and_the_other_locks_are_still_renewed(url
 
 
 @both
-async def test_a_renewal_that_comes_too_late_reports_a_failure(url: str, partitioned: bool) -> None:
+async def test_a_renewal_that_comes_too_late_reports_a_failure(queue: Queue, clock: HandClock) -> None:
     """This happens, for example, after the machine slept or the process was stopped."""
     reports: Reports = []
-    clock = HandClock()
-    async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
-        await queue.send("a", at=-1)
-        async with AutoLockRenewer(300, lambda *said: reports.append(said)) as renewer:
-            message = await one(queue.receiver(auto_lock_renewer=renewer))
-            clock.move(61)
-            await eventually(lambda: reports)
-            assert isinstance(message.auto_renew_error, AutoLockRenewFailed)
+    await queue.send("a", at=-1)
+    async with AutoLockRenewer(300, lambda *said: reports.append(said)) as renewer:
+        message = await one(queue.receiver(auto_lock_renewer=renewer))
+        clock.move(61)
+        await eventually(lambda: reports)
+        assert isinstance(message.auto_renew_error, AutoLockRenewFailed)
 
 
 def _ends_soon(message: ServiceBusReceivedMessage, clock: HandClock) -> bool:
@@ -172,14 +165,10 @@ def _ends_soon(message: ServiceBusReceivedMessage, clock: HandClock) -> bool:
 
 @pytest.mark.slow
 @both
-async def test_messages_can_be_settled_at_any_moment_of_their_renewal(url: str, partitioned: bool) -> None:
+async def test_messages_can_be_settled_at_any_moment_of_their_renewal(queue: Queue, clock: HandClock) -> None:
     """Some messages of one receive call are settled while the others are being renewed."""
     reports: Reports = []
-    clock = HandClock()
-    async with (
-        queue_at(url, partitioned=partitioned, clock=clock) as queue,
-        AutoLockRenewer(10_000, lambda *said: reports.append(said)) as renewer,
-    ):
+    async with AutoLockRenewer(10_000, lambda *said: reports.append(said)) as renewer:
         await queue.fill(60, at=-1)
         async with queue.receiver(auto_lock_renewer=renewer, prefetch_count=60) as receiver:
             # so that a renewal covers only a part of the messages of a lease
@@ -220,59 +209,55 @@ async def test_the_renewer_forgets_a_settled_message(url: str) -> None:
 
 
 @in_memory
-async def test_a_closed_renewer_renews_nothing_and_calls_no_callback(url: str) -> None:
+async def test_a_closed_renewer_renews_nothing_and_calls_no_callback(queue: Queue, clock: HandClock) -> None:
     reports: Reports = []
-    clock = HandClock()
-    async with queue_at(url, clock=clock) as queue:
-        await queue.send("a", "b")
-        renewer = AutoLockRenewer(300, lambda *said: reports.append(said))
-        receiver = queue.receiver(auto_lock_renewer=renewer)
-        message = await one(receiver)
-        await renewal(queue, clock)
-        await renewer.close()
-        await renewer.close()
-        with Calls(queue.transport) as calls:
-            clock.move(41)
-            clock.move(41)
-            await queue.process_due()
-            assert not calls.by_script["renew"]
-        assert reports == []
-        assert message.auto_renew_error is None
-        with pytest.raises(ServiceBusError, match="cannot be used again"):
-            renewer.register(receiver, message)
-        with pytest.raises(ServiceBusError, match="cannot be used again"):
-            await renewer.__aenter__()
-        with pytest.raises(ServiceBusError, match="cannot be used again"):
-            await receiver.receive_messages(1, 60)
-        assert await queue.locked() == 0
+    await queue.send("a", "b")
+    renewer = AutoLockRenewer(300, lambda *said: reports.append(said))
+    receiver = queue.receiver(auto_lock_renewer=renewer)
+    message = await one(receiver)
+    await renewal(queue, clock)
+    await renewer.close()
+    await renewer.close()
+    with Calls(queue.transport) as calls:
+        clock.move(41)
+        clock.move(41)
+        await queue.process_due()
+        assert not calls.by_script["renew"]
+    assert reports == []
+    assert message.auto_renew_error is None
+    with pytest.raises(ServiceBusError, match="cannot be used again"):
+        renewer.register(receiver, message)
+    with pytest.raises(ServiceBusError, match="cannot be used again"):
+        await renewer.__aenter__()
+    with pytest.raises(ServiceBusError, match="cannot be used again"):
+        await receiver.receive_messages(1, 60)
+    assert await queue.locked() == 0
 
 
 @in_memory
-async def test_closing_a_renewer_while_its_receiver_waits_loses_no_message(url: str) -> None:
-    async with queue_at(url) as queue:
-        renewer = AutoLockRenewer()
-        receiver = queue.receiver(auto_lock_renewer=renewer)
-        task = asyncio.create_task(receiver.receive_messages(1, 60))
-        await queue.wait_for_waiters()
-        await renewer.close()
-        await queue.send("a")
-        (message,) = await task
-        await receiver.complete_message(message)
+async def test_closing_a_renewer_while_its_receiver_waits_loses_no_message(queue: Queue) -> None:
+    renewer = AutoLockRenewer()
+    receiver = queue.receiver(auto_lock_renewer=renewer)
+    task = asyncio.create_task(receiver.receive_messages(1, 60))
+    await queue.wait_for_waiters()
+    await renewer.close()
+    await queue.send("a")
+    (message,) = await task
+    await receiver.complete_message(message)
 
 
 @in_memory
-async def test_the_renewer_can_be_closed_by_its_callback(url: str) -> None:
-    async with queue_at(url) as queue:
-        await queue.send("a")
-        closed = asyncio.Event()
+async def test_the_renewer_can_be_closed_by_its_callback(queue: Queue) -> None:
+    await queue.send("a")
+    closed = asyncio.Event()
 
-        async def failed(*_: Any) -> None:
-            await renewer.close()
-            closed.set()
+    async def failed(*_: Any) -> None:
+        await renewer.close()
+        closed.set()
 
-        renewer = AutoLockRenewer(0.05, failed)
-        await one(queue.receiver(auto_lock_renewer=renewer))
-        await asyncio.wait_for(closed.wait(), 60)
+    renewer = AutoLockRenewer(0.05, failed)
+    await one(queue.receiver(auto_lock_renewer=renewer))
+    await asyncio.wait_for(closed.wait(), 60)
 
 
 @in_memory
@@ -289,9 +274,8 @@ async def test_a_failing_callback_is_logged(url: str, caplog: pytest.LogCaptureF
 
 @pytest.mark.slow
 @in_memory
-async def test_a_renewal_that_fails_transiently_is_retried(url: str) -> None:
-    clock = HandClock()
-    async with queue_at(url, clock=clock) as queue, AutoLockRenewer() as renewer:
+async def test_a_renewal_that_fails_transiently_is_retried(queue: Queue, clock: HandClock) -> None:
+    async with AutoLockRenewer() as renewer:
         await queue.send("a")
         receiver = queue.receiver(auto_lock_renewer=renewer)
         message = await one(receiver)
@@ -377,10 +361,9 @@ async def test_closing_the_client_during_a_renewal_is_not_reported_as_a_failed_r
 
 
 @both
-async def test_a_message_that_is_being_settled_is_not_renewed(url: str, partitioned: bool) -> None:
+async def test_a_message_that_is_being_settled_is_not_renewed(queue: Queue, clock: HandClock) -> None:
     """The settlement uses the current lock, and a renewal would replace this lock."""
-    clock = HandClock()
-    async with queue_at(url, partitioned=partitioned, clock=clock) as queue, AutoLockRenewer() as renewer:
+    async with AutoLockRenewer() as renewer:
         await queue.fill(3, at=-1)
         receiver = queue.receiver()
         messages = await receive_exactly(receiver, 3)

@@ -19,7 +19,7 @@ from sbredis.exceptions import (
     ServiceBusError,
 )
 from sbredis.model import ServiceBusMessage
-from tests.aio.queues import PATIENT, HandClock, both, exists, in_memory, queue_at
+from tests.aio.queues import PATIENT, HandClock, Queue, both, exists, in_memory, queue_at
 from tests.waiting import eventually
 
 
@@ -61,45 +61,41 @@ async def test_each_request_gets_its_own_reply(url: str, partitioned: bool) -> N
 
 
 @in_memory
-async def test_a_request_without_a_reply_ends_in_time_and_expires(url: str) -> None:
-    clock = HandClock()
-    async with queue_at(url, clock=clock) as queue:
-        said = r"No reply to the request to 'q' came within 0\.05 s"
-        with pytest.raises(OperationTimeoutError, match=said) as caught:
-            await queue.client.request("q", "anybody?", timeout=0.05)
-        assert caught.value.outcome in (Outcome.UNKNOWN, Outcome.NEVER_SENT)
-        clock.move(1)
-        assert await queue.receiver().receive_messages(1, 0) == []
-        async with answering(queue.client):
-            assert await queue.client.request("q", 1, timeout=60) == 2
+async def test_a_request_without_a_reply_ends_in_time_and_expires(queue: Queue, clock: HandClock) -> None:
+    said = r"No reply to the request to 'q' came within 0\.05 s"
+    with pytest.raises(OperationTimeoutError, match=said) as caught:
+        await queue.client.request("q", "anybody?", timeout=0.05)
+    assert caught.value.outcome in (Outcome.UNKNOWN, Outcome.NEVER_SENT)
+    clock.move(1)
+    assert await queue.receiver().receive_messages(1, 0) == []
+    async with answering(queue.client):
+        assert await queue.client.request("q", 1, timeout=60) == 2
 
 
 @in_memory
-async def test_a_late_reply_is_dropped(url: str) -> None:
-    async with queue_at(url) as queue:
-        asked = asyncio.create_task(queue.client.request("q", 1, timeout=60))
-        (request,) = await queue.receiver().receive_messages(1, 60)
-        asked.cancel()
-        await asyncio.wait((asked,))
-        assert request.reply_to is not None
-        async with queue.client.get_queue_sender(request.reply_to) as sender:
-            await sender.send_messages(ServiceBusMessage("late", correlation_id=request.message_id))
-        async with answering(queue.client):
-            assert await queue.client.request("q", 3, timeout=60) == 4
+async def test_a_late_reply_is_dropped(queue: Queue) -> None:
+    asked = asyncio.create_task(queue.client.request("q", 1, timeout=60))
+    (request,) = await queue.receiver().receive_messages(1, 60)
+    asked.cancel()
+    await asyncio.wait((asked,))
+    assert request.reply_to is not None
+    async with queue.client.get_queue_sender(request.reply_to) as sender:
+        await sender.send_messages(ServiceBusMessage("late", correlation_id=request.message_id))
+    async with answering(queue.client):
+        assert await queue.client.request("q", 3, timeout=60) == 4
 
 
 @in_memory
-async def test_a_request_carries_its_options_and_names_its_queue_for_replies(url: str) -> None:
-    async with queue_at(url) as queue:
-        asked = asyncio.create_task(
-            queue.client.request("q", b"x", timeout=60, subject="add", application_properties={"n": 1})
-        )
-        (request,) = await queue.receiver().receive_messages(1, 60)
-        assert request.subject == "add"
-        assert request.application_properties == {"n": 1}
-        assert request.reply_to is not None
-        assert await exists(queue.client, request.reply_to)
-        asked.cancel()
+async def test_a_request_carries_its_options_and_names_its_queue_for_replies(queue: Queue) -> None:
+    asked = asyncio.create_task(
+        queue.client.request("q", b"x", timeout=60, subject="add", application_properties={"n": 1})
+    )
+    (request,) = await queue.receiver().receive_messages(1, 60)
+    assert request.subject == "add"
+    assert request.application_properties == {"n": 1}
+    assert request.reply_to is not None
+    assert await exists(queue.client, request.reply_to)
+    asked.cancel()
 
 
 @in_memory
@@ -113,15 +109,14 @@ async def test_the_queue_for_replies_is_made_again_after_it_was_removed(url: str
 
 
 @in_memory
-async def test_a_request_to_a_missing_entity_and_one_of_a_closed_client_fail(url: str) -> None:
-    async with queue_at(url) as queue:
-        with pytest.raises(MessagingEntityNotFoundError):
-            await queue.client.request("nowhere", 1, timeout=60)
-        asked = asyncio.create_task(queue.client.request("q", 1, timeout=60))
-        await queue.receiver().receive_messages(1, 60)
-        await queue.client.close()
-        with pytest.raises((ServiceBusError, ValueError), match="closed"):
-            await asked
+async def test_a_request_to_a_missing_entity_and_one_of_a_closed_client_fail(queue: Queue) -> None:
+    with pytest.raises(MessagingEntityNotFoundError):
+        await queue.client.request("nowhere", 1, timeout=60)
+    asked = asyncio.create_task(queue.client.request("q", 1, timeout=60))
+    await queue.receiver().receive_messages(1, 60)
+    await queue.client.close()
+    with pytest.raises((ServiceBusError, ValueError), match="closed"):
+        await asked
 
 
 @in_memory

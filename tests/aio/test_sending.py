@@ -24,7 +24,7 @@ from sbredis.exceptions import (
 )
 from sbredis.model import ServiceBusMessage
 from tests.aio.gates import Gate, stored_bodies
-from tests.aio.queues import HandClock, Queue, bodies, both, in_memory, queue_at
+from tests.aio.queues import HandClock, Queue, bodies, both, in_memory, queue_at, queue_with
 from tests.transport.hand import turns
 
 SOON = datetime(2030, 1, 1, tzinfo=UTC)
@@ -38,27 +38,22 @@ def flat(found: list[list[str]]) -> list[str]:
 
 
 @in_memory
-async def test_an_empty_list_or_batch_makes_no_call(url: str) -> None:
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        with Gate(queue.client) as gate:
-            await sender.send_messages([])
-            await sender.send_messages(await sender.create_message_batch())
-            assert await sender.schedule_messages([], SOON) == []
-            await sender.cancel_scheduled_messages([])
-            assert gate.arrived == []
+async def test_an_empty_list_or_batch_makes_no_call(queue: Queue, sender: ServiceBusSender) -> None:
+    with Gate(queue.client) as gate:
+        await sender.send_messages([])
+        await sender.send_messages(await sender.create_message_batch())
+        assert await sender.schedule_messages([], SOON) == []
+        await sender.cancel_scheduled_messages([])
+        assert gate.arrived == []
 
 
 # -- scheduling --------------------------------------------------------------------------------------------------------
 
 
 @both
-async def test_scheduled_messages_are_counted_until_they_are_due(url: str, *, partitioned: bool) -> None:
-    clock = HandClock()
+async def test_scheduled_messages_are_counted_until_they_are_due(queue: Queue, clock: HandClock) -> None:
     when = datetime.fromtimestamp(clock.utc() + 100, UTC)
-    async with (
-        queue_at(url, partitioned=partitioned, clock=clock) as queue,
-        queue.client.get_queue_sender("q") as sender,
-    ):
+    async with queue.client.get_queue_sender("q") as sender:
         numbers = await sender.schedule_messages([ServiceBusMessage("a"), ServiceBusMessage("b")], when)
         (single,) = await sender.schedule_messages({"body": "c"}, when)
         await sender.send_messages(ServiceBusMessage("d", scheduled_enqueue_time_utc=when))
@@ -73,12 +68,11 @@ async def test_scheduled_messages_are_counted_until_they_are_due(url: str, *, pa
         assert (counts.scheduled, counts.active) == (0, 5)
 
 
-async def test_each_message_of_a_list_can_be_scheduled_at_its_own_time(url: str) -> None:
+async def test_each_message_of_a_list_can_be_scheduled_at_its_own_time(queue: Queue, clock: HandClock) -> None:
     """One call schedules all messages and returns their sequence numbers in the order of the messages."""
-    clock = HandClock()
     times = [datetime.fromtimestamp(clock.utc() + seconds, UTC) for seconds in (30, 10, 20)]
     messages = [ServiceBusMessage(text) for text in "abc"]
-    async with queue_at(url, clock=clock) as queue, queue.client.get_queue_sender("q") as sender:
+    async with queue.client.get_queue_sender("q") as sender:
         with Gate(queue.client) as gate:
             numbers = await sender.schedule_messages(messages, times)
             assert len(gate.arrived) == 1
@@ -98,10 +92,9 @@ async def test_each_message_of_a_list_can_be_scheduled_at_its_own_time(url: str)
 
 
 @in_memory
-async def test_one_message_object_can_be_scheduled_at_several_times(url: str) -> None:
-    clock = HandClock()
+async def test_one_message_object_can_be_scheduled_at_several_times(queue: Queue, clock: HandClock) -> None:
     times = [datetime.fromtimestamp(clock.utc() + seconds, UTC) for seconds in (10, 20)]
-    async with queue_at(url, clock=clock) as queue, queue.client.get_queue_sender("q") as sender:
+    async with queue.client.get_queue_sender("q") as sender:
         await sender.schedule_messages([ServiceBusMessage("x")] * 2, times)
         clock.move(10)
         await queue.process_due()
@@ -134,32 +127,30 @@ async def test_invalid_schedule_times_are_refused_before_any_call(url: str, wron
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_scheduled_messages_are_cancelled_by_sequence_number(url: str, *, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
-        numbers = [
-            number
-            for text in "abcdef"
-            for number in await sender.schedule_messages(ServiceBusMessage(text, partition_key=text), SOON)
-        ]
-        await sender.cancel_scheduled_messages(numbers[0])
-        await sender.cancel_scheduled_messages([*numbers[1:5], numbers[1]])
-        assert (await queue.counts()).scheduled == 1
-        assert flat(await stored_bodies(queue)) == ["f"]
+async def test_scheduled_messages_are_cancelled_by_sequence_number(queue: Queue, sender: ServiceBusSender) -> None:
+    numbers = [
+        number
+        for text in "abcdef"
+        for number in await sender.schedule_messages(ServiceBusMessage(text, partition_key=text), SOON)
+    ]
+    await sender.cancel_scheduled_messages(numbers[0])
+    await sender.cancel_scheduled_messages([*numbers[1:5], numbers[1]])
+    assert (await queue.counts()).scheduled == 1
+    assert flat(await stored_bodies(queue)) == ["f"]
 
 
 @both
-async def test_an_unknown_sequence_number_is_named_in_the_error(url: str, *, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
-        (number,) = await sender.schedule_messages(ServiceBusMessage("a"), SOON)
-        for unknown in (0, -1, 4711, 10**15, 2 << 48, (77 << 48) + 1, 1 << 70):
-            with pytest.raises(
-                MessageNotFoundError,
-                match=rf"These messages are not scheduled, or are no longer scheduled: {unknown}\.",
-            ) as caught:
-                await sender.cancel_scheduled_messages(unknown)
-            assert (caught.value.entity, caught.value.outcome) == ("q", Outcome.REFUSED)
-            assert (await queue.counts()).scheduled == 1
-        await sender.cancel_scheduled_messages([number])
+async def test_an_unknown_sequence_number_is_named_in_the_error(queue: Queue, sender: ServiceBusSender) -> None:
+    (number,) = await sender.schedule_messages(ServiceBusMessage("a"), SOON)
+    for unknown in (0, -1, 4711, 10**15, 2 << 48, (77 << 48) + 1, 1 << 70):
+        with pytest.raises(
+            MessageNotFoundError,
+            match=rf"These messages are not scheduled, or are no longer scheduled: {unknown}\.",
+        ) as caught:
+            await sender.cancel_scheduled_messages(unknown)
+        assert (caught.value.entity, caught.value.outcome) == ("q", Outcome.REFUSED)
+        assert (await queue.counts()).scheduled == 1
+    await sender.cancel_scheduled_messages([number])
 
 
 async def test_several_scheduled_messages_are_cancelled_together_or_not_at_all(url: str) -> None:
@@ -196,36 +187,33 @@ async def test_the_error_lists_the_numbers_that_earlier_calls_have_already_cance
 
 @pytest.mark.parametrize("wrong", ["12", b"12", 1.5, None, True, [True], ["1"], [None]])
 @in_memory
-async def test_a_sequence_number_must_be_a_whole_number(url: str, wrong: Any) -> None:
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        with pytest.raises(TypeError, match="sequence number"):
-            await sender.cancel_scheduled_messages(wrong)
+async def test_a_sequence_number_must_be_a_whole_number(sender: ServiceBusSender, wrong: Any) -> None:
+    with pytest.raises(TypeError, match="sequence number"):
+        await sender.cancel_scheduled_messages(wrong)
 
 
 @in_memory
-async def test_a_time_without_a_time_zone_is_refused(url: str) -> None:
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        message = ServiceBusMessage("x")
-        with pytest.raises(ValueError, match="time zone"):
-            await sender.schedule_messages(message, datetime(2030, 1, 1))  # noqa: DTZ001  # the missing zone is tested
-        assert message.scheduled_enqueue_time_utc is None
-        assert flat(await stored_bodies(queue)) == []
+async def test_a_time_without_a_time_zone_is_refused(queue: Queue, sender: ServiceBusSender) -> None:
+    message = ServiceBusMessage("x")
+    with pytest.raises(ValueError, match="time zone"):
+        await sender.schedule_messages(message, datetime(2030, 1, 1))  # noqa: DTZ001  # the missing zone is tested
+    assert message.scheduled_enqueue_time_utc is None
+    assert flat(await stored_bodies(queue)) == []
 
 
 @in_memory
 @pytest.mark.parametrize("when", [datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)])
-async def test_an_extreme_time_does_not_affect_concurrent_sends(url: str, when: datetime) -> None:
+async def test_an_extreme_time_does_not_affect_concurrent_sends(sender: ServiceBusSender, when: datetime) -> None:
     """The sender accepts or refuses such a time. Concurrent sends succeed."""
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        ended = await asyncio.gather(
-            sender.send_messages(ServiceBusMessage("a")),
-            sender.schedule_messages(ServiceBusMessage("b"), when),
-            sender.send_messages(ServiceBusMessage("c", time_to_live=timedelta.max)),
-            return_exceptions=True,
-        )
-        assert ended[0] is None
-        assert ended[2] is None
-        assert not isinstance(ended[1], BaseException) or type(ended[1]) is ValueError
+    ended = await asyncio.gather(
+        sender.send_messages(ServiceBusMessage("a")),
+        sender.schedule_messages(ServiceBusMessage("b"), when),
+        sender.send_messages(ServiceBusMessage("c", time_to_live=timedelta.max)),
+        return_exceptions=True,
+    )
+    assert ended[0] is None
+    assert ended[2] is None
+    assert not isinstance(ended[1], BaseException) or type(ended[1]) is ValueError
 
 
 # -- size limits -------------------------------------------------------------------------------------------------------
@@ -245,11 +233,9 @@ async def refused_unsent(
 
 
 @both
-async def test_a_message_above_the_size_limit_is_refused_before_it_is_sent(url: str, *, partitioned: bool) -> None:
-    async with (
-        queue_at(url, partitioned=partitioned, largest_message=2000) as queue,
-        queue.client.get_queue_sender("q") as sender,
-    ):
+@queue_with(largest_message=2000)
+async def test_a_message_above_the_size_limit_is_refused_before_it_is_sent(queue: Queue) -> None:
+    async with queue.client.get_queue_sender("q") as sender:
         large, small = ServiceBusMessage(bytes(2000)), ServiceBusMessage(bytes(900))
         error = await refused_unsent(
             queue,
@@ -318,26 +304,22 @@ async def test_a_size_error_of_a_topic_names_the_topic(url: str) -> None:
             await sender.create_message_batch(2**21)
 
 
-async def test_a_list_of_more_than_a_thousand_messages_is_refused(url: str) -> None:
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        many = [ServiceBusMessage("x") for _ in range(1001)]
-        await refused_unsent(
-            queue,
-            MessageSizeExceededError,
-            "^1001 messages are too many for one call, which takes up to 1000. Send fewer messages at once, "
-            ".*send_stream",
-            lambda: sender.send_messages(many),
-        )
-        await sender.send_messages(many[:1000])
-        assert (await queue.counts()).active == 1000
+async def test_a_list_of_more_than_a_thousand_messages_is_refused(queue: Queue, sender: ServiceBusSender) -> None:
+    many = [ServiceBusMessage("x") for _ in range(1001)]
+    await refused_unsent(
+        queue,
+        MessageSizeExceededError,
+        "^1001 messages are too many for one call, which takes up to 1000. Send fewer messages at once, .*send_stream",
+        lambda: sender.send_messages(many),
+    )
+    await sender.send_messages(many[:1000])
+    assert (await queue.counts()).active == 1000
 
 
-async def test_a_single_message_may_exceed_the_size_limit_of_a_shared_call(url: str) -> None:
+@queue_with(largest_message=MAXIMUM_CALL_BYTES * 2)
+async def test_a_single_message_may_exceed_the_size_limit_of_a_shared_call(queue: Queue) -> None:
     """A single message may be larger than the limit of a call. Several messages together may not."""
-    async with (
-        queue_at(url, largest_message=MAXIMUM_CALL_BYTES * 2) as queue,
-        queue.client.get_queue_sender("q") as sender,
-    ):
+    async with queue.client.get_queue_sender("q") as sender:
         large = ServiceBusMessage(bytes(MAXIMUM_CALL_BYTES + 1))
         await sender.send_messages(large)
         half = ServiceBusMessage(bytes(MAXIMUM_CALL_BYTES // 2))
@@ -439,50 +421,45 @@ async def test_the_error_of_a_refused_send_says_what_happened_and_whether_a_retr
         assert sender.in_flight == 0
 
 
-async def test_the_error_for_an_unknown_queue_says_how_to_create_it(url: str) -> None:
-    async with queue_at(url) as queue:
-        sender = queue.client.get_queue_sender("nowhere")
-        for call in (
-            lambda: sender.send_messages(ServiceBusMessage("x")),
-            lambda: sender.send_messages([]),
-            lambda: sender.schedule_messages(ServiceBusMessage("x"), SOON),
-            lambda: sender.cancel_scheduled_messages([1]),
-            sender.create_message_batch,
-            sender.__aenter__,
-        ):
-            with pytest.raises(MessagingEntityNotFoundError, match=r"ensure_queue.*create_if_missing") as caught:
-                await call()
-            assert caught.value.outcome is Outcome.REFUSED
+async def test_the_error_for_an_unknown_queue_says_how_to_create_it(queue: Queue) -> None:
+    sender = queue.client.get_queue_sender("nowhere")
+    for call in (
+        lambda: sender.send_messages(ServiceBusMessage("x")),
+        lambda: sender.send_messages([]),
+        lambda: sender.schedule_messages(ServiceBusMessage("x"), SOON),
+        lambda: sender.cancel_scheduled_messages([1]),
+        sender.create_message_batch,
+        sender.__aenter__,
+    ):
+        with pytest.raises(MessagingEntityNotFoundError, match=r"ensure_queue.*create_if_missing") as caught:
+            await call()
+        assert caught.value.outcome is Outcome.REFUSED
 
 
 @pytest.mark.everywhere("the registry and the partitions lie in different slots")
-async def test_create_if_missing_creates_a_missing_queue_once(url: str) -> None:
-    async with queue_at(url) as queue:
-        client = queue.client
-        async with client.get_queue_sender("new", create_if_missing={"max_delivery_count": 3}) as sender:
-            await sender.send_messages(ServiceBusMessage("x"))
-        record = await client._connection.namespace.get_entity("new")
-        assert record.settings.max_delivery_count == 3
-        crowd = [client.get_queue_sender("crowded", create_if_missing=True) for _ in range(8)]
-        await asyncio.gather(*(sender.send_messages(ServiceBusMessage("x")) for sender in crowd))
-        assert (await client._connection.namespace.get_entity("crowded")).version == 1
+async def test_create_if_missing_creates_a_missing_queue_once(queue: Queue) -> None:
+    client = queue.client
+    async with client.get_queue_sender("new", create_if_missing={"max_delivery_count": 3}) as sender:
+        await sender.send_messages(ServiceBusMessage("x"))
+    record = await client._connection.namespace.get_entity("new")
+    assert record.settings.max_delivery_count == 3
+    crowd = [client.get_queue_sender("crowded", create_if_missing=True) for _ in range(8)]
+    await asyncio.gather(*(sender.send_messages(ServiceBusMessage("x")) for sender in crowd))
+    assert (await client._connection.namespace.get_entity("crowded")).version == 1
 
 
 @in_memory
-async def test_properties_for_create_if_missing_are_validated_immediately(url: str) -> None:
-    async with queue_at(url) as queue:
-        with pytest.raises(TypeError, match="create_if_missing does not take 'wrong'"):
-            queue.client.get_queue_sender("new", create_if_missing={"wrong": 1})  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="max_delivery_count"):
-            queue.client.get_queue_sender("new", create_if_missing={"max_delivery_count": 0})
+async def test_properties_for_create_if_missing_are_validated_immediately(queue: Queue) -> None:
+    with pytest.raises(TypeError, match="create_if_missing does not take 'wrong'"):
+        queue.client.get_queue_sender("new", create_if_missing={"wrong": 1})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="max_delivery_count"):
+        queue.client.get_queue_sender("new", create_if_missing={"max_delivery_count": 0})
 
 
 @in_memory
-async def test_a_queue_created_by_a_client_uses_the_clock_of_the_client(url: str) -> None:
-    async with (
-        queue_at(url, clock=HandClock()) as queue,
-        queue.client.get_queue_sender("new", create_if_missing=True) as sender,
-    ):
+@pytest.mark.usefixtures("clock")
+async def test_a_queue_created_by_a_client_uses_the_clock_of_the_client(queue: Queue) -> None:
+    async with queue.client.get_queue_sender("new", create_if_missing=True) as sender:
         await sender.send_messages(ServiceBusMessage("x"))
 
 
@@ -502,72 +479,68 @@ def calls_of(sender: ServiceBusSender) -> list[Callable[[], Awaitable[Any]]]:
     ]
 
 
-async def test_a_closed_sender_refuses_every_call(url: str) -> None:
-    async with queue_at(url) as queue:
-        async with queue.client.get_queue_sender("q") as sender:
-            await sender.send_messages(ServiceBusMessage("x"))
-        for call in calls_of(sender):
-            with pytest.raises(ValueError, match="The sender is closed"):
-                await call()
+async def test_a_closed_sender_refuses_every_call(queue: Queue) -> None:
+    async with queue.client.get_queue_sender("q") as sender:
+        await sender.send_messages(ServiceBusMessage("x"))
+    for call in calls_of(sender):
         with pytest.raises(ValueError, match="The sender is closed"):
-            await sender.send_stream([])
-        await sender.close()
+            await call()
+    with pytest.raises(ValueError, match="The sender is closed"):
+        await sender.send_stream([])
+    await sender.close()
 
 
-async def test_a_closed_client_refuses_every_call(url: str) -> None:
-    async with queue_at(url) as queue:
-        used, unused = queue.client.get_queue_sender("q"), queue.client.get_queue_sender("q")
-        await used.send_messages(ServiceBusMessage("x"))
-        await queue.client.close()
-        for call in calls_of(used) + calls_of(unused):
-            with pytest.raises(ValueError, match="closed"):
-                await call()
-        with pytest.raises(ValueError, match="The client is closed"):
-            queue.client.get_queue_sender("q")
-        with pytest.raises(ValueError, match="The client is closed"):
-            await queue.client.ensure_queue("q")
-        await queue.client.close()
+async def test_a_closed_client_refuses_every_call(queue: Queue) -> None:
+    used, unused = queue.client.get_queue_sender("q"), queue.client.get_queue_sender("q")
+    await used.send_messages(ServiceBusMessage("x"))
+    await queue.client.close()
+    for call in calls_of(used) + calls_of(unused):
+        with pytest.raises(ValueError, match="closed"):
+            await call()
+    with pytest.raises(ValueError, match="The client is closed"):
+        queue.client.get_queue_sender("q")
+    with pytest.raises(ValueError, match="The client is closed"):
+        await queue.client.ensure_queue("q")
+    await queue.client.close()
 
 
 @both
-async def test_closing_a_sender_waits_for_its_running_sends(url: str, *, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        sender = queue.client.get_queue_sender("q")
-        await sender.send_messages([])
-        with Gate(queue.client) as gate:
-            gate.shut = True
-            sends = [asyncio.create_task(sender.send_messages(ServiceBusMessage(str(number)))) for number in range(5)]
-            await gate.reached()
-            closing = asyncio.create_task(sender.close())
-            await turns()
-            assert not closing.done()
-            with pytest.raises(ValueError, match="closed"):
-                await sender.send_messages(ServiceBusMessage("late"))
-            gate.open()
-            await closing
-            assert sender.in_flight == 0
-            await asyncio.gather(*sends)
-        assert flat(await stored_bodies(queue)) == list("01234")
+async def test_closing_a_sender_waits_for_its_running_sends(queue: Queue) -> None:
+    sender = queue.client.get_queue_sender("q")
+    await sender.send_messages([])
+    with Gate(queue.client) as gate:
+        gate.shut = True
+        sends = [asyncio.create_task(sender.send_messages(ServiceBusMessage(str(number)))) for number in range(5)]
+        await gate.reached()
+        closing = asyncio.create_task(sender.close())
+        await turns()
+        assert not closing.done()
+        with pytest.raises(ValueError, match="closed"):
+            await sender.send_messages(ServiceBusMessage("late"))
+        gate.open()
+        await closing
+        assert sender.in_flight == 0
+        await asyncio.gather(*sends)
+    assert flat(await stored_bodies(queue)) == list("01234")
 
 
 @in_memory
-async def test_a_send_that_waits_for_room_when_the_sender_closes_is_not_sent(url: str) -> None:
+async def test_a_send_that_waits_for_room_when_the_sender_closes_is_not_sent(queue: Queue) -> None:
     """The send no longer occupies room, so closing does not wait for it."""
-    async with queue_at(url) as queue:
-        sender = queue.client.get_queue_sender("q", max_in_flight=2)
-        await sender.send_messages([])
-        with Gate(queue.client) as gate:
-            gate.shut = True
-            sends = [asyncio.create_task(sender.send_messages(ServiceBusMessage(str(number)))) for number in range(4)]
-            await gate.reached()
-            closing = asyncio.create_task(sender.close())
-            await turns()
-            gate.open()
-            await closing
-        ended = await asyncio.gather(*sends, return_exceptions=True)
-        assert [type(error) for error in ended] == [type(None), type(None), ValueError, ValueError]
-        assert sender.in_flight == 0
-        assert flat(await stored_bodies(queue)) == ["0", "1"]
+    sender = queue.client.get_queue_sender("q", max_in_flight=2)
+    await sender.send_messages([])
+    with Gate(queue.client) as gate:
+        gate.shut = True
+        sends = [asyncio.create_task(sender.send_messages(ServiceBusMessage(str(number)))) for number in range(4)]
+        await gate.reached()
+        closing = asyncio.create_task(sender.close())
+        await turns()
+        gate.open()
+        await closing
+    ended = await asyncio.gather(*sends, return_exceptions=True)
+    assert [type(error) for error in ended] == [type(None), type(None), ValueError, ValueError]
+    assert sender.in_flight == 0
+    assert flat(await stored_bodies(queue)) == ["0", "1"]
 
 
 @in_memory
@@ -611,27 +584,26 @@ async def test_a_failed_send_is_logged_if_its_caller_is_cancelled_at_that_moment
 
 
 @in_memory
-async def test_an_interrupted_close_of_a_client_ends_running_sends(url: str) -> None:
+async def test_an_interrupted_close_of_a_client_ends_running_sends(queue: Queue) -> None:
     """The errors state the outcomes: the first message may have been sent, and the others were not sent."""
-    async with queue_at(url) as queue:
-        sender = queue.client.get_queue_sender("q")
-        await sender.send_messages([])
-        with Gate(queue.client) as gate:
-            gate.shut = True
-            first = asyncio.create_task(sender.send_messages(ServiceBusMessage("1")))
-            await gate.reached()
-            others = [asyncio.create_task(sender.send_messages(ServiceBusMessage("2"))) for _ in range(3)]
-            await turns(20)
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.01):
-                    await queue.client.close()
-            ended = await asyncio.gather(first, *others, return_exceptions=True)
-        outcomes = [error.outcome for error in ended if isinstance(error, ServiceBusError)]
-        assert len(outcomes) == 4
-        assert outcomes[0] is Outcome.UNKNOWN
-        assert all("The client was closed meanwhile" in str(error) and "entity 'q'" in str(error) for error in ended)
-        assert sender.in_flight == 0
-        await sender.close()
+    sender = queue.client.get_queue_sender("q")
+    await sender.send_messages([])
+    with Gate(queue.client) as gate:
+        gate.shut = True
+        first = asyncio.create_task(sender.send_messages(ServiceBusMessage("1")))
+        await gate.reached()
+        others = [asyncio.create_task(sender.send_messages(ServiceBusMessage("2"))) for _ in range(3)]
+        await turns(20)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await queue.client.close()
+        ended = await asyncio.gather(first, *others, return_exceptions=True)
+    outcomes = [error.outcome for error in ended if isinstance(error, ServiceBusError)]
+    assert len(outcomes) == 4
+    assert outcomes[0] is Outcome.UNKNOWN
+    assert all("The client was closed meanwhile" in str(error) and "entity 'q'" in str(error) for error in ended)
+    assert sender.in_flight == 0
+    await sender.close()
 
 
 # -- invalid arguments -------------------------------------------------------------------------------------------------
@@ -654,40 +626,35 @@ async def test_a_timeout_must_be_positive(url: str, timeout: Any, error: type[Ex
 
 
 @in_memory
-async def test_unknown_options_are_refused_and_send_nothing(url: str) -> None:
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        for call in (
-            lambda: sender.send_messages(ServiceBusMessage("x"), wrong=1),  # type: ignore[call-arg]
-            lambda: sender.schedule_messages(ServiceBusMessage("x"), SOON, wrong=1),  # type: ignore[call-arg]
-            lambda: sender.cancel_scheduled_messages([], wrong=1),  # type: ignore[call-arg]
-        ):
-            with pytest.raises(TypeError, match=r"ServiceBusSender.* unexpected keyword argument 'wrong'"):
-                await call()
-        assert flat(await stored_bodies(queue)) == []
+async def test_unknown_options_are_refused_and_send_nothing(queue: Queue, sender: ServiceBusSender) -> None:
+    for call in (
+        lambda: sender.send_messages(ServiceBusMessage("x"), wrong=1),  # type: ignore[call-arg]
+        lambda: sender.schedule_messages(ServiceBusMessage("x"), SOON, wrong=1),  # type: ignore[call-arg]
+        lambda: sender.cancel_scheduled_messages([], wrong=1),  # type: ignore[call-arg]
+    ):
+        with pytest.raises(TypeError, match=r"ServiceBusSender.* unexpected keyword argument 'wrong'"):
+            await call()
+    assert flat(await stored_bodies(queue)) == []
 
 
 @in_memory
 @pytest.mark.parametrize("wrong", ["text", b"bytes", 5, None, {"subject": "no body"}, {"body": "x", "wrong": 1}, ["x"]])
-async def test_invalid_messages_are_refused(url: str, wrong: Any) -> None:
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        with pytest.raises(TypeError):
-            await sender.send_messages(wrong)
-        with pytest.raises(TypeError):
-            await sender.schedule_messages(wrong, SOON)
-        assert flat(await stored_bodies(queue)) == []
-        assert sender.in_flight == 0
+async def test_invalid_messages_are_refused(queue: Queue, sender: ServiceBusSender, wrong: Any) -> None:
+    with pytest.raises(TypeError):
+        await sender.send_messages(wrong)
+    with pytest.raises(TypeError):
+        await sender.schedule_messages(wrong, SOON)
+    assert flat(await stored_bodies(queue)) == []
+    assert sender.in_flight == 0
 
 
 @in_memory
-async def test_a_sender_has_properties_for_its_name_and_state(url: str) -> None:
-    async with queue_at(url) as queue:
-        sender = queue.client.get_queue_sender("Q", client_identifier="me")
-        assert (sender.entity_name, sender.client_identifier) == ("Q", "me")
-        assert repr(sender) == "<ServiceBusSender 'Q' open>"
-        assert (
-            queue.client.get_queue_sender("q").client_identifier != queue.client.get_queue_sender("q").client_identifier
-        )
-        await sender.close()
-        assert repr(sender) == "<ServiceBusSender 'Q' closed>"
-        with pytest.raises(TypeError, match="client_identifier must be text"):
-            queue.client.get_queue_sender("q", client_identifier=5)  # type: ignore[arg-type]
+async def test_a_sender_has_properties_for_its_name_and_state(queue: Queue) -> None:
+    sender = queue.client.get_queue_sender("Q", client_identifier="me")
+    assert (sender.entity_name, sender.client_identifier) == ("Q", "me")
+    assert repr(sender) == "<ServiceBusSender 'Q' open>"
+    assert queue.client.get_queue_sender("q").client_identifier != queue.client.get_queue_sender("q").client_identifier
+    await sender.close()
+    assert repr(sender) == "<ServiceBusSender 'Q' closed>"
+    with pytest.raises(TypeError, match="client_identifier must be text"):
+        queue.client.get_queue_sender("q", client_identifier=5)  # type: ignore[arg-type]

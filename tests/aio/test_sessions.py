@@ -35,11 +35,23 @@ from sbredis.model import (
 from sbredis.servers import LocalCluster, LocalServer
 from sbredis.transport import key_slot
 from tests.aio.gates import Gate
-from tests.aio.queues import GATHERING, Calls, HandClock, bodies, both, in_memory, loop_time, receive_exactly
+from tests.aio.queues import (
+    GATHERING,
+    Calls,
+    HandClock,
+    bodies,
+    both,
+    in_memory,
+    loop_time,
+    queue_with,
+    receive_exactly,
+)
 from tests.aio.scissors import Scissors
 from tests.aio.session_queues import SessionQueue, session_of, session_queue_at, steps
 from tests.loops import OneThreadLoop
 from tests.waiting import eventually
+
+pytestmark = queue_with(sessions=True)
 
 Settlement = Callable[[ServiceBusReceiver, ServiceBusReceivedMessage], Awaitable[object]]
 SETTLEMENTS: dict[str, Settlement] = {
@@ -58,20 +70,19 @@ SETTLEMENTS: dict[str, Settlement] = {
 @both
 @pytest.mark.parametrize("prefetch", [0, 3], ids=["asked for", "fetched ahead"])
 async def test_an_abandoned_message_is_delivered_again_before_later_messages(
-    url: str, partitioned: bool, prefetch: int
+    queue: SessionQueue, prefetch: int
 ) -> None:
     """So is one that is released, whose delivery is not counted."""
-    async with session_queue_at(url, partitioned=partitioned) as queue:
-        await queue.send_to("a", *"123456")
-        async with queue.session("a", prefetch_count=prefetch) as receiver:
-            for text in "123456":
-                message = await anext(receiver)
-                assert (str(message), message.delivery_count) == (text, 1)
-                again = receiver.abandon_message if text in "135" else receiver.release_message
-                await again(message)
-                message = await anext(receiver)
-                assert (str(message), message.delivery_count) == (text, 2 if text in "135" else 1)
-                await receiver.complete_message(message)
+    await queue.send_to("a", *"123456")
+    async with queue.session("a", prefetch_count=prefetch) as receiver:
+        for text in "123456":
+            message = await anext(receiver)
+            assert (str(message), message.delivery_count) == (text, 1)
+            again = receiver.abandon_message if text in "135" else receiver.release_message
+            await again(message)
+            message = await anext(receiver)
+            assert (str(message), message.delivery_count) == (text, 2 if text in "135" else 1)
+            await receiver.complete_message(message)
 
 
 def waits_at(queue: SessionQueue) -> Callable[[], Awaitable[bool]]:
@@ -105,34 +116,31 @@ async def test_an_abandoned_message_with_a_delay_blocks_its_session(url: str, pa
 
 @pytest.mark.slow
 @both
-async def test_a_cancelled_receive_keeps_the_order_of_messages(url: str, partitioned: bool) -> None:
-    async with session_queue_at(url, partitioned=partitioned) as queue:
-        await queue.send_to("a", *"1234")
-        async with queue.session("a") as receiver:
-            for count in range(0, 60, 2):
-                task = asyncio.create_task(receiver.receive_messages(2, 60))
-                await steps(count)
-                task.cancel()
-                outcome = (await asyncio.gather(task, return_exceptions=True))[0]
-                if isinstance(outcome, list):
-                    for message in reversed(outcome):
-                        hold_of(message).reception.link.give_back(hold_of(message))
-                    await hold_of(outcome[0]).reception.link.entity.given_back()
-                received = await receiver.receive_messages(4, 60)
-                assert bodies(received) == list("1234"), count
-                for message in received:
+async def test_a_cancelled_receive_keeps_the_order_of_messages(queue: SessionQueue) -> None:
+    await queue.send_to("a", *"1234")
+    async with queue.session("a") as receiver:
+        for count in range(0, 60, 2):
+            task = asyncio.create_task(receiver.receive_messages(2, 60))
+            await steps(count)
+            task.cancel()
+            outcome = (await asyncio.gather(task, return_exceptions=True))[0]
+            if isinstance(outcome, list):
+                for message in reversed(outcome):
                     hold_of(message).reception.link.give_back(hold_of(message))
-                await hold_of(received[0]).reception.link.entity.given_back()
+                await hold_of(outcome[0]).reception.link.entity.given_back()
+            received = await receiver.receive_messages(4, 60)
+            assert bodies(received) == list("1234"), count
+            for message in received:
+                hold_of(message).reception.link.give_back(hold_of(message))
+            await hold_of(received[0]).reception.link.entity.given_back()
 
 
 @both
+@queue_with(lock_duration=300_000)
 async def test_a_caller_that_waits_with_all_messages_held_that_may_be_gets_more_when_some_are_completed(
-    url: str, partitioned: bool
+    queue: SessionQueue,
 ) -> None:
-    async with (
-        session_queue_at(url, partitioned=partitioned, lock_duration=300_000) as queue,
-        queue.session("a") as receiver,
-    ):
+    async with queue.session("a") as receiver:
         await queue.send_to("a", *map(str, range(1010)))
         held = await receive_exactly(receiver, 1000)
         waiting = asyncio.create_task(receiver.receive_messages(10, 60))
@@ -171,14 +179,12 @@ async def test_a_receiver_does_nothing_while_a_message_returns_for_long() -> Non
 
 
 @both
-async def test_new_messages_do_not_overtake_messages_that_are_being_returned(url: str, partitioned: bool) -> None:
+@queue_with(timings=GATHERING)
+async def test_new_messages_do_not_overtake_messages_that_are_being_returned(queue: SessionQueue) -> None:
     """The cancelled caller has a second call under way. The answer to this call arrives only after the next caller has
     begun to wait.
     """
-    async with (
-        session_queue_at(url, partitioned=partitioned, timings=GATHERING) as queue,
-        queue.session("a") as receiver,
-    ):
+    async with queue.session("a") as receiver:
         await queue.send_to("a", *"123")
         with Gate(queue.client, "grant") as asking, Gate(queue.client, "abandon") as returning:
             asking.shut = returning.shut = True
@@ -202,11 +208,9 @@ async def test_new_messages_do_not_overtake_messages_that_are_being_returned(url
 
 
 @both
-async def test_a_message_that_returns_is_not_overtaken_by_one_that_credit_is_open_for(
-    url: str, partitioned: bool
-) -> None:
+async def test_a_message_that_returns_is_not_overtaken_by_one_that_credit_is_open_for(queue: SessionQueue) -> None:
     """The credit of the call that has ended stays for a moment, and a new message comes meanwhile."""
-    async with session_queue_at(url, partitioned=partitioned) as queue, queue.session("a") as receiver:
+    async with queue.session("a") as receiver:
         await queue.send_to("a", *"123")
         task = asyncio.create_task(receiver.receive_messages(9, 60, gather=False))
         messages = await task
@@ -225,16 +229,15 @@ async def test_a_message_that_returns_is_not_overtaken_by_one_that_credit_is_ope
 
 
 @in_memory
-async def test_deleted_messages_of_a_session_are_not_lost_when_the_others_are_buried(url: str) -> None:
-    async with session_queue_at(url) as queue:
-        await queue.send_to("a", *"12345")
-        mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
-        async with queue.session("a", receive_mode=mode, prefetch_count=3) as receiver:
-            inbox = receiver._inbox
-            assert inbox is not None
-            await eventually(lambda: len(inbox.buffer) == 3)
-            assert await session_of(receiver).dead_letter_messages() == 2
-            assert bodies(await receive_exactly(receiver, 3)) == ["1", "2", "3"]
+async def test_deleted_messages_of_a_session_are_not_lost_when_the_others_are_buried(queue: SessionQueue) -> None:
+    await queue.send_to("a", *"12345")
+    mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+    async with queue.session("a", receive_mode=mode, prefetch_count=3) as receiver:
+        inbox = receiver._inbox
+        assert inbox is not None
+        await eventually(lambda: len(inbox.buffer) == 3)
+        assert await session_of(receiver).dead_letter_messages() == 2
+        assert bodies(await receive_exactly(receiver, 3)) == ["1", "2", "3"]
 
 
 # -- waiting -----------------------------------------------------------------------------------------------------------
@@ -244,29 +247,28 @@ async def test_deleted_messages_of_a_session_are_not_lost_when_the_others_are_bu
 @pytest.mark.everywhere("a receiver listens to several nodes")
 @both
 @pytest.mark.parametrize("what", ["sent", "delayed", "due"])
-async def test_a_waiting_receiver_of_a_session_is_woken(url: str, partitioned: bool, what: str) -> None:
+async def test_a_waiting_receiver_of_a_session_is_woken(queue: SessionQueue, what: str) -> None:
     """Messages of other sessions do not wake the receiver."""
-    async with session_queue_at(url, partitioned=partitioned) as queue:
-        mine, other = queue.sessions_in(0, 2)
-        async with queue.session(mine) as receiver:
-            if what == "delayed":
-                await queue.send_to(mine, "x")
-                await receiver.abandon_message(await anext(receiver), delay=0.5)
-            task = asyncio.create_task(receiver.receive_messages(1, 60))
-            await eventually(waits_at(queue))
-            if what != "delayed":  # the delay may already have ended
-                with Calls(queue.transport) as calls:
-                    await queue.send_to(other, "not mine")
-                    for _ in range(3):  # if there were a notice, it would arrive before the last answer
-                        await queue.counts()
-                    assert not calls.by_script["grant"]
-            begun = loop_time()
-            if what == "sent":
-                await queue.send_to(mine, "x")
-            elif what == "due":
-                await queue.send_to(mine, "x", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(seconds=0.4))
-            assert bodies(await task) == ["x"]
-            assert loop_time() - begun < 20
+    mine, other = queue.sessions_in(0, 2)
+    async with queue.session(mine) as receiver:
+        if what == "delayed":
+            await queue.send_to(mine, "x")
+            await receiver.abandon_message(await anext(receiver), delay=0.5)
+        task = asyncio.create_task(receiver.receive_messages(1, 60))
+        await eventually(waits_at(queue))
+        if what != "delayed":  # the delay may already have ended
+            with Calls(queue.transport) as calls:
+                await queue.send_to(other, "not mine")
+                for _ in range(3):  # if there were a notice, it would arrive before the last answer
+                    await queue.counts()
+                assert not calls.by_script["grant"]
+        begun = loop_time()
+        if what == "sent":
+            await queue.send_to(mine, "x")
+        elif what == "due":
+            await queue.send_to(mine, "x", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(seconds=0.4))
+        assert bodies(await task) == ["x"]
+        assert loop_time() - begun < 20
 
 
 @pytest.mark.slow
@@ -287,24 +289,23 @@ async def test_a_waiting_receiver_learns_that_its_session_lock_ended(url: str, p
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
+@queue_with(lock_duration=30_000)
 async def test_completing_messages_of_several_sessions_fails_only_for_lost_sessions(
-    url: str, partitioned: bool
+    queue: SessionQueue, clock: HandClock
 ) -> None:
-    clock = HandClock()
-    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        mine, other = queue.sessions_in(0, 2)
-        await queue.send_to(mine, "1", "2")
-        await queue.send_to(other, "1")
-        lapsed, held = queue.session(mine), queue.session(other)
-        messages = await lapsed.receive_messages(2, 60)
-        clock.move(20)
-        messages += await held.receive_messages(1, 60)
-        clock.move(11)
-        with pytest.raises(SessionLockLostError) as caught:
-            await held.complete_messages(messages)
-        assert caught.value.sequence_numbers == tuple(message.sequence_number for message in messages[:2])
-        counts = await queue.counts()
-        assert (counts.active, counts.locked, counts.held) == (2, 0, 0)
+    mine, other = queue.sessions_in(0, 2)
+    await queue.send_to(mine, "1", "2")
+    await queue.send_to(other, "1")
+    lapsed, held = queue.session(mine), queue.session(other)
+    messages = await lapsed.receive_messages(2, 60)
+    clock.move(20)
+    messages += await held.receive_messages(1, 60)
+    clock.move(11)
+    with pytest.raises(SessionLockLostError) as caught:
+        await held.complete_messages(messages)
+    assert caught.value.sequence_numbers == tuple(message.sequence_number for message in messages[:2])
+    counts = await queue.counts()
+    assert (counts.active, counts.locked, counts.held) == (2, 0, 0)
 
 
 @both
@@ -375,79 +376,76 @@ class _StillClock(HandClock):
 
 
 @both
-async def test_a_session_keeps_its_messages_when_it_is_renewed(url: str, partitioned: bool) -> None:
-    clock = HandClock()
-    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        await queue.send_to("a", *"12")
-        async with queue.session("a") as receiver:
-            session = session_of(receiver)
-            message = await anext(receiver)
-            for _ in range(5):
-                clock.move(20)
-                until = await session.renew_lock()
-                assert until == session.locked_until_utc
-                assert 29 < until.timestamp() - clock.utc() <= 30
-            await receiver.complete_message(message)
-            assert bodies(await receiver.receive_messages(5, 60)) == ["2"]
-            clock.move(31)
-            for call in (session.renew_lock, session.get_state, session.dead_letter_messages):
-                with pytest.raises(SessionLockLostError) as caught:
-                    await call()
-                assert caught.value.outcome is Outcome.NEVER_SENT
-            with pytest.raises(SessionLockLostError):
-                await receiver.receive_messages(1, 5)
+@queue_with(lock_duration=30_000)
+async def test_a_session_keeps_its_messages_when_it_is_renewed(queue: SessionQueue, clock: HandClock) -> None:
+    await queue.send_to("a", *"12")
+    async with queue.session("a") as receiver:
+        session = session_of(receiver)
+        message = await anext(receiver)
+        for _ in range(5):
+            clock.move(20)
+            until = await session.renew_lock()
+            assert until == session.locked_until_utc
+            assert 29 < until.timestamp() - clock.utc() <= 30
+        await receiver.complete_message(message)
+        assert bodies(await receiver.receive_messages(5, 60)) == ["2"]
+        clock.move(31)
+        for call in (session.renew_lock, session.get_state, session.dead_letter_messages):
+            with pytest.raises(SessionLockLostError) as caught:
+                await call()
+            assert caught.value.outcome is Outcome.NEVER_SENT
+        with pytest.raises(SessionLockLostError):
+            await receiver.receive_messages(1, 5)
 
 
 @both
 @pytest.mark.parametrize("mode", list(ServiceBusReceiveMode), ids=["peek-lock", "receive-and-delete"])
+@queue_with(lock_duration=30_000)
 async def test_a_receive_after_the_session_lock_has_ended_makes_no_call(
-    url: str, partitioned: bool, mode: ServiceBusReceiveMode
+    queue: SessionQueue, clock: HandClock, mode: ServiceBusReceiveMode
 ) -> None:
     """Messages that were deleted when they were fetched are still returned to the caller."""
-    clock = HandClock()
-    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        await queue.send_to("a", "1", "2", "3")
-        async with queue.session("a", receive_mode=mode, prefetch_count=2) as receiver:
-            inbox = receiver._inbox
-            assert inbox is not None
-            await eventually(lambda: len(inbox.buffer) == 2)
-            clock.passed += 31  # the client gets no notice that the clock has moved
-            with Calls(queue.transport) as calls:
-                if mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
-                    assert bodies(await receiver.receive_messages(2, 60)) == ["1", "2"]
-                    await eventually(lambda: not calls.under_way)
-                    calls.by_script.clear()
-                with pytest.raises(SessionLockLostError) as caught:
-                    await receiver.receive_messages(1, 60)
-            assert caught.value.outcome is Outcome.NEVER_SENT
-            assert not calls.by_script
+    await queue.send_to("a", "1", "2", "3")
+    async with queue.session("a", receive_mode=mode, prefetch_count=2) as receiver:
+        inbox = receiver._inbox
+        assert inbox is not None
+        await eventually(lambda: len(inbox.buffer) == 2)
+        clock.passed += 31  # the client gets no notice that the clock has moved
+        with Calls(queue.transport) as calls:
+            if mode is ServiceBusReceiveMode.RECEIVE_AND_DELETE:
+                assert bodies(await receiver.receive_messages(2, 60)) == ["1", "2"]
+                await eventually(lambda: not calls.under_way)
+                calls.by_script.clear()
+            with pytest.raises(SessionLockLostError) as caught:
+                await receiver.receive_messages(1, 60)
+        assert caught.value.outcome is Outcome.NEVER_SENT
+        assert not calls.by_script
 
 
 @both
-async def test_a_session_cannot_be_used_after_its_receiver_was_closed(url: str, partitioned: bool) -> None:
-    async with session_queue_at(url, partitioned=partitioned) as queue:
-        await queue.send_to("a", "1")
-        receiver = await queue.session("a").__aenter__()
-        session, message = session_of(receiver), await anext(receiver)
-        await receiver.close()
-        before = await queue.contents()
-        for call in (session.renew_lock, session.get_state, session.dead_letter_messages):
-            with pytest.raises(ValueError, match="given back"):
-                await call()
+async def test_a_session_cannot_be_used_after_its_receiver_was_closed(queue: SessionQueue) -> None:
+    await queue.send_to("a", "1")
+    receiver = await queue.session("a").__aenter__()
+    session, message = session_of(receiver), await anext(receiver)
+    await receiver.close()
+    before = await queue.contents()
+    for call in (session.renew_lock, session.get_state, session.dead_letter_messages):
         with pytest.raises(ValueError, match="given back"):
-            await session.set_state("x")
-        with pytest.raises(ValueError, match="receiver is closed"):
-            await receiver.complete_message(message)
-        assert session.session_id == "a"
-        assert "given back" in repr(session)
-        with pytest.raises(ValueError, match="no lock"):
-            AutoLockRenewer().register(receiver, session)
-        assert await queue.contents() == before
-        async with queue.session("a") as other:
-            with pytest.raises(SessionLockLostError):
-                await other.complete_message(message)
-            (again,) = await other.receive_messages(1, 60)
-            assert again.delivery_count == 1
+            await call()
+    with pytest.raises(ValueError, match="given back"):
+        await session.set_state("x")
+    with pytest.raises(ValueError, match="receiver is closed"):
+        await receiver.complete_message(message)
+    assert session.session_id == "a"
+    assert "given back" in repr(session)
+    with pytest.raises(ValueError, match="no lock"):
+        AutoLockRenewer().register(receiver, session)
+    assert await queue.contents() == before
+    async with queue.session("a") as other:
+        with pytest.raises(SessionLockLostError):
+            await other.complete_message(message)
+        (again,) = await other.receive_messages(1, 60)
+        assert again.delivery_count == 1
 
 
 # -- renewers ----------------------------------------------------------------------------------------------------------
@@ -455,14 +453,11 @@ async def test_a_session_cannot_be_used_after_its_receiver_was_closed(url: str, 
 
 @both
 @pytest.mark.parametrize("mode", list(ServiceBusReceiveMode), ids=["peek-lock", "receive-and-delete"])
+@queue_with(lock_duration=30_000)
 async def test_a_receiver_with_a_renewer_keeps_its_session(
-    url: str, partitioned: bool, mode: ServiceBusReceiveMode
+    queue: SessionQueue, clock: HandClock, mode: ServiceBusReceiveMode
 ) -> None:
-    clock = HandClock()
-    async with (
-        session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue,
-        AutoLockRenewer() as renewer,
-    ):
+    async with AutoLockRenewer() as renewer:
         await queue.send_to("a", *"12")
         async with queue.session("a", auto_lock_renewer=renewer, receive_mode=mode) as receiver:
             session = session_of(receiver)
@@ -507,18 +502,17 @@ async def test_a_renewer_reports_a_lost_session(url: str, partitioned: bool) -> 
 
 
 @both
-async def test_a_session_can_be_registered_with_a_renewer(url: str, partitioned: bool) -> None:
-    clock = HandClock()
-    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:  # noqa: SIM117 -- two lines are read better
-        async with AutoLockRenewer() as renewer:
-            receiver = await queue.session("a").__aenter__()
-            session = session_of(receiver)
-            renewer.register(receiver, session, max_lock_renewal_duration=100)
-            for _ in range(4):
-                clock.move(22)
-                await eventually(lambda: session.locked_until_utc.timestamp() - clock.utc() > 25)
+@queue_with(lock_duration=30_000)
+async def test_a_session_can_be_registered_with_a_renewer(queue: SessionQueue, clock: HandClock) -> None:
+    async with AutoLockRenewer() as renewer:
+        receiver = await queue.session("a").__aenter__()
+        session = session_of(receiver)
+        renewer.register(receiver, session, max_lock_renewal_duration=100)
+        for _ in range(4):
             clock.move(22)
-            await eventually(lambda: session.auto_renew_error)
+            await eventually(lambda: session.locked_until_utc.timestamp() - clock.utc() > 25)
+        clock.move(22)
+        await eventually(lambda: session.auto_renew_error)
 
 
 # -- prefetching -------------------------------------------------------------------------------------------------------
@@ -526,61 +520,59 @@ async def test_a_session_can_be_registered_with_a_renewer(url: str, partitioned:
 
 @pytest.mark.slow
 @both
+@queue_with(lock_duration=30_000)
 async def test_prefetched_messages_of_a_session_are_kept_almost_until_its_lock_ends(
-    url: str, partitioned: bool
+    queue: SessionQueue, clock: HandClock
 ) -> None:
     """Until then no other receiver can get them. Then they are released with the same delivery count, and no more are
     fetched.
     """
-    clock = HandClock()
-    async with session_queue_at(url, partitioned=partitioned, clock=clock, lock_duration=30_000) as queue:
-        await queue.send_to("a", *(str(number) for number in range(12)))
-        async with queue.session("a", prefetch_count=5) as receiver:
-            inbox = receiver._inbox
-            assert inbox is not None
-            await eventually(lambda: len(inbox.buffer) == 5)
-            clock.move(25)
-            received: list[ServiceBusReceivedMessage] = []
-            with Calls(queue.transport) as calls:
-                for _ in range(6):
-                    received += await receiver.receive_messages(1, 60)
-                    await eventually(lambda: len(inbox.buffer) >= 3)
-                assert not calls.by_script["abandon"]
-                clock.move(3)
-                await eventually(lambda: queue.counts_are(6, 6))
-                given_back = calls.by_script["abandon"]
-                received += await receiver.receive_messages(2, 60)
-                assert await queue.counts_are(4, 8)
-                assert calls.by_script["abandon"] == given_back
-            await session_of(receiver).renew_lock()
-            received += await receiver.receive_messages(1, 60)
-            await eventually(lambda: len(inbox.buffer) == 3)
-            assert bodies(received) == [str(number) for number in range(9)]
-            assert {message.delivery_count for message in received} == {1}
+    await queue.send_to("a", *(str(number) for number in range(12)))
+    async with queue.session("a", prefetch_count=5) as receiver:
+        inbox = receiver._inbox
+        assert inbox is not None
+        await eventually(lambda: len(inbox.buffer) == 5)
+        clock.move(25)
+        received: list[ServiceBusReceivedMessage] = []
+        with Calls(queue.transport) as calls:
+            for _ in range(6):
+                received += await receiver.receive_messages(1, 60)
+                await eventually(lambda: len(inbox.buffer) >= 3)
+            assert not calls.by_script["abandon"]
+            clock.move(3)
+            await eventually(lambda: queue.counts_are(6, 6))
+            given_back = calls.by_script["abandon"]
+            received += await receiver.receive_messages(2, 60)
+            assert await queue.counts_are(4, 8)
+            assert calls.by_script["abandon"] == given_back
+        await session_of(receiver).renew_lock()
+        received += await receiver.receive_messages(1, 60)
+        await eventually(lambda: len(inbox.buffer) == 3)
+        assert bodies(received) == [str(number) for number in range(9)]
+        assert {message.delivery_count for message in received} == {1}
 
 
 @pytest.mark.slow
 @both
-async def test_messages_of_a_session_can_be_received_and_deleted(url: str, partitioned: bool) -> None:
-    async with session_queue_at(url, partitioned=partitioned) as queue:
-        await queue.send_to("a", *"12345")
-        mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
-        async with queue.session("a", receive_mode=mode) as receiver:
-            first = await receiver.receive_messages(2, 60)
-            assert bodies(first) == ["1", "2"]
-            assert first[0].lock_token is None
-            with pytest.raises(ValueError, match="received and deleted"):
-                await receiver.complete_message(first[0])
-            with pytest.raises(SessionCannotBeLockedError):
-                await queue.session("a").__aenter__()
-        assert await queue.counts_are(3, 0)
-        async with queue.session("a") as receiver:
-            (message,) = await receiver.receive_messages(1, 60)
-            await receiver.defer_message(message)
-        async with queue.session("a", receive_mode=mode) as receiver:
-            assert bodies(await receiver.receive_deferred_messages([message.sequence_number])) == ["3"]
-            assert bodies(await receiver.receive_messages(5, 60)) == ["4", "5"]
-        assert await queue.counts_are(0, 0)
+async def test_messages_of_a_session_can_be_received_and_deleted(queue: SessionQueue) -> None:
+    await queue.send_to("a", *"12345")
+    mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+    async with queue.session("a", receive_mode=mode) as receiver:
+        first = await receiver.receive_messages(2, 60)
+        assert bodies(first) == ["1", "2"]
+        assert first[0].lock_token is None
+        with pytest.raises(ValueError, match="received and deleted"):
+            await receiver.complete_message(first[0])
+        with pytest.raises(SessionCannotBeLockedError):
+            await queue.session("a").__aenter__()
+    assert await queue.counts_are(3, 0)
+    async with queue.session("a") as receiver:
+        (message,) = await receiver.receive_messages(1, 60)
+        await receiver.defer_message(message)
+    async with queue.session("a", receive_mode=mode) as receiver:
+        assert bodies(await receiver.receive_deferred_messages([message.sequence_number])) == ["3"]
+        assert bodies(await receiver.receive_messages(5, 60)) == ["4", "5"]
+    assert await queue.counts_are(0, 0)
 
 
 # -- the state ---------------------------------------------------------------------------------------------------------
@@ -636,50 +628,48 @@ async def test_the_state_of_a_lost_session_can_neither_be_read_nor_changed(url: 
 
 
 @both
-async def test_the_state_of_a_session_is_shown_whoever_holds_it(url: str, partitioned: bool) -> None:
-    async with session_queue_at(url, partitioned=partitioned) as queue:
-        client = queue.client
-        assert await client.peek_session_state("q", "a") is None
-        async with queue.session("a") as receiver:
-            await session_of(receiver).set_state(b"\x00kept")
-            before = await queue.contents()
-            assert await client.peek_session_state("q", "a") == b"\x00kept"
-            assert await client.peek_session_state("Q", "b") is None
-            assert await queue.contents() == before
+async def test_the_state_of_a_session_is_shown_whoever_holds_it(queue: SessionQueue) -> None:
+    client = queue.client
+    assert await client.peek_session_state("q", "a") is None
+    async with queue.session("a") as receiver:
+        await session_of(receiver).set_state(b"\x00kept")
+        before = await queue.contents()
         assert await client.peek_session_state("q", "a") == b"\x00kept"
-        await client.ensure_queue("plain")
-        for path, session, error in (
-            ("plain", "a", ServiceBusError),
-            ("q/$DeadLetterQueue", "a", ValueError),
-            ("q", "x" * 129, ValueError),
-            ("missing", "a", MessagingEntityNotFoundError),
-        ):
-            with pytest.raises(error):
-                await client.peek_session_state(path, session)
+        assert await client.peek_session_state("Q", "b") is None
+        assert await queue.contents() == before
+    assert await client.peek_session_state("q", "a") == b"\x00kept"
+    await client.ensure_queue("plain")
+    for path, session, error in (
+        ("plain", "a", ServiceBusError),
+        ("q/$DeadLetterQueue", "a", ValueError),
+        ("q", "x" * 129, ValueError),
+        ("missing", "a", MessagingEntityNotFoundError),
+    ):
+        with pytest.raises(error):
+            await client.peek_session_state(path, session)
 
 
 # -- peeking and deferred messages -------------------------------------------------------------------------------------
 
 
 @both
-async def test_a_session_receiver_peeks_only_at_messages_of_its_session(url: str, partitioned: bool) -> None:
-    async with session_queue_at(url, partitioned=partitioned) as queue:
-        mine, other = queue.sessions_in(0, 2)
-        for text in "123":
-            await queue.send_to(mine, text)
-            await queue.send_to(other, f"not mine {text}")
-        await queue.send_to(mine, "later", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(hours=1))
-        async with queue.session(mine) as receiver:
-            first = await anext(receiver)
-            await receiver.defer_message(first)
-            assert bodies(await receiver.peek_messages(2, sequence_number=1)) == ["1", "2"]
-            assert bodies(await receiver.peek_messages(10)) == ["3", "later"]
-            assert await receiver.peek_messages(10) == []
-        anybody = queue.receiver()
-        shown: list[str] = []
-        while page := await anybody.peek_messages(3):
-            shown += bodies(page)
-        assert len(shown) == 7
+async def test_a_session_receiver_peeks_only_at_messages_of_its_session(queue: SessionQueue) -> None:
+    mine, other = queue.sessions_in(0, 2)
+    for text in "123":
+        await queue.send_to(mine, text)
+        await queue.send_to(other, f"not mine {text}")
+    await queue.send_to(mine, "later", scheduled_enqueue_time_utc=datetime.now(UTC) + timedelta(hours=1))
+    async with queue.session(mine) as receiver:
+        first = await anext(receiver)
+        await receiver.defer_message(first)
+        assert bodies(await receiver.peek_messages(2, sequence_number=1)) == ["1", "2"]
+        assert bodies(await receiver.peek_messages(10)) == ["3", "later"]
+        assert await receiver.peek_messages(10) == []
+    anybody = queue.receiver()
+    shown: list[str] = []
+    while page := await anybody.peek_messages(3):
+        shown += bodies(page)
+    assert len(shown) == 7
 
 
 # -- dead-lettering a whole session ------------------------------------------------------------------------------------
@@ -687,35 +677,34 @@ async def test_a_session_receiver_peeks_only_at_messages_of_its_session(url: str
 
 @pytest.mark.slow
 @both
-async def test_all_messages_of_a_session_can_be_dead_lettered_at_once(url: str, partitioned: bool) -> None:
+async def test_all_messages_of_a_session_can_be_dead_lettered_at_once(queue: SessionQueue) -> None:
     """There are over a thousand messages, with received and prefetched ones. Other sessions keep their messages."""
-    async with session_queue_at(url, partitioned=partitioned) as queue:
-        mine, other = queue.sessions_in(0, 2)
-        async with queue.client.get_queue_sender("q") as sender:
-            for name, count in ((mine, 1300), (other, 5)):
-                for start in range(0, count, 500):
-                    texts = range(start, min(start + 500, count))
-                    await sender.send_messages([ServiceBusMessage(str(text), session_id=name) for text in texts])
-        async with queue.session(mine, prefetch_count=20) as receiver:
-            one, two = await receiver.receive_messages(2, 60)
-            await receiver.defer_message(one)
-            assert await session_of(receiver).dead_letter_messages("because", "of this") == 1300
-            with pytest.raises(SessionLockLostError):
-                await receiver.complete_message(two)
-            assert await receiver.receive_messages(5, 0.1) == []
-            assert await session_of(receiver).dead_letter_messages() == 0
-        async with queue.receiver(sub_queue="deadletter") as dead:
-            found: list[ServiceBusReceivedMessage] = []
-            while len(found) < 1300:
-                part = await dead.receive_messages(2000, 60)
-                assert part, f"only {len(found)} came"
-                found += part
-            assert {
-                (each.session_id, each.dead_letter_reason, each.dead_letter_error_description) for each in found
-            } == {(mine, "because", "of this")}
-            assert sorted(map(int, bodies(found))) == list(range(1300))
-        async with queue.session(other) as receiver:
-            assert len(await receiver.receive_messages(10, 60)) == 5
+    mine, other = queue.sessions_in(0, 2)
+    async with queue.client.get_queue_sender("q") as sender:
+        for name, count in ((mine, 1300), (other, 5)):
+            for start in range(0, count, 500):
+                texts = range(start, min(start + 500, count))
+                await sender.send_messages([ServiceBusMessage(str(text), session_id=name) for text in texts])
+    async with queue.session(mine, prefetch_count=20) as receiver:
+        one, two = await receiver.receive_messages(2, 60)
+        await receiver.defer_message(one)
+        assert await session_of(receiver).dead_letter_messages("because", "of this") == 1300
+        with pytest.raises(SessionLockLostError):
+            await receiver.complete_message(two)
+        assert await receiver.receive_messages(5, 0.1) == []
+        assert await session_of(receiver).dead_letter_messages() == 0
+    async with queue.receiver(sub_queue="deadletter") as dead:
+        found: list[ServiceBusReceivedMessage] = []
+        while len(found) < 1300:
+            part = await dead.receive_messages(2000, 60)
+            assert part, f"only {len(found)} came"
+            found += part
+        assert {(each.session_id, each.dead_letter_reason, each.dead_letter_error_description) for each in found} == {
+            (mine, "because", "of this")
+        }
+        assert sorted(map(int, bodies(found))) == list(range(1300))
+    async with queue.session(other) as receiver:
+        assert len(await receiver.receive_messages(10, 60)) == 5
 
 
 # -- sending -----------------------------------------------------------------------------------------------------------
@@ -895,71 +884,68 @@ async def test_the_order_of_sessions_survives_failovers(replicated_cluster: Loca
 @pytest.mark.long("it uses thousands of sessions")
 @in_memory
 @both
-async def test_short_lived_sessions_leave_almost_nothing_in_client_and_server(url: str, partitioned: bool) -> None:
-    async with session_queue_at(url, partitioned=partitioned) as queue:
-        client = queue.client
+async def test_short_lived_sessions_leave_almost_nothing_in_client_and_server(queue: SessionQueue) -> None:
+    client = queue.client
 
-        async def one(number: int) -> None:
-            name = f"s{number}"
-            await queue.send_to(name, "1")
-            wanted = NEXT_AVAILABLE_SESSION if number % 2 else name
-            async with queue.session(wanted, prefetch_count=number % 3) as receiver:
-                for message in await receiver.receive_messages(1, 5):
-                    await receiver.complete_message(message)
-                if number % 5 == 0:
-                    await receiver.receive_messages(1, 0.001)
+    async def one(number: int) -> None:
+        name = f"s{number}"
+        await queue.send_to(name, "1")
+        wanted = NEXT_AVAILABLE_SESSION if number % 2 else name
+        async with queue.session(wanted, prefetch_count=number % 3) as receiver:
+            for message in await receiver.receive_messages(1, 5):
+                await receiver.complete_message(message)
+            if number % 5 == 0:
+                await receiver.receive_messages(1, 0.001)
 
-        def kept() -> list[int]:
-            partition_clients = queue.entity._partition_clients.values()
-            return [
-                len(client._children),
-                len(queue.entity.watchers),
-                sum(len(partition_client._calling) for partition_client in partition_clients),
-                len(client._connection._seen_off),
-                len(client._connection._entities),
-            ]
+    def kept() -> list[int]:
+        partition_clients = queue.entity._partition_clients.values()
+        return [
+            len(client._children),
+            len(queue.entity.watchers),
+            sum(len(partition_client._calling) for partition_client in partition_clients),
+            len(client._connection._seen_off),
+            len(client._connection._entities),
+        ]
 
-        async def noted() -> int:
-            return sum(len(held) for key, (_, held) in (await queue.contents()).items() if key.endswith(":ops"))
+    async def noted() -> int:
+        return sum(len(held) for key, (_, held) in (await queue.contents()).items() if key.endswith(":ops"))
 
-        # Only even numbers run at the same time. An odd number accepts the next available session, which might be that
-        # of another number.
-        await asyncio.gather(*map(one, range(0, 16, 2)))
-        for number in range(40):
-            await one(number)
-        await client._connection.all_seen_off()
-        before, lanes = kept(), await noted()
-        tasks = len(asyncio.all_tasks())
-        for number in range(60):
-            await one(number)
-        await client._connection.all_seen_off()
-        assert all(now <= was + 8 for now, was in zip(kept(), before, strict=True)), (before, kept())
-        assert await noted() <= lanes + 24
-        assert len(asyncio.all_tasks()) <= tasks + 24
+    # Only even numbers run at the same time. An odd number accepts the next available session, which might be that
+    # of another number.
+    await asyncio.gather(*map(one, range(0, 16, 2)))
+    for number in range(40):
+        await one(number)
+    await client._connection.all_seen_off()
+    before, lanes = kept(), await noted()
+    tasks = len(asyncio.all_tasks())
+    for number in range(60):
+        await one(number)
+    await client._connection.all_seen_off()
+    assert all(now <= was + 8 for now, was in zip(kept(), before, strict=True)), (before, kept())
+    assert await noted() <= lanes + 24
+    assert len(asyncio.all_tasks()) <= tasks + 24
 
 
 @in_memory
-async def test_processing_a_session_takes_one_call_per_step(url: str) -> None:
+async def test_processing_a_session_takes_one_call_per_step(queue: SessionQueue) -> None:
     """Accepting, receiving, completing and closing take one call each."""
-    async with session_queue_at(url) as queue:
-        await queue.send_to("a", *"12345")
-        with Calls(queue.transport) as calls:
-            async with queue.session("a") as receiver:
-                await receiver.complete_messages(await receiver.receive_messages(5, 60))
-        assert dict(calls.by_script) == {"accept_session": 1, "grant": 1, "complete": 1, "release_session": 1}
+    await queue.send_to("a", *"12345")
+    with Calls(queue.transport) as calls:
+        async with queue.session("a") as receiver:
+            await receiver.complete_messages(await receiver.receive_messages(5, 60))
+    assert dict(calls.by_script) == {"accept_session": 1, "grant": 1, "complete": 1, "release_session": 1}
 
 
 @in_memory
-async def test_a_call_during_the_close_of_its_session_is_refused(url: str) -> None:
+async def test_a_call_during_the_close_of_its_session_is_refused(queue: SessionQueue) -> None:
     """Therefore the call cannot affect the next holder of the session."""
-    async with session_queue_at(url) as queue:
-        receiver = await queue.session("a").__aenter__()
-        session = session_of(receiver)
-        with Gate(queue.client, "release_session") as gate:
-            gate.shut = True
-            closing = asyncio.ensure_future(receiver.close())
-            await gate.reached()
-            with pytest.raises(ValueError, match="given back"):
-                await session.set_state("late")
-            gate.open()
-            await closing
+    receiver = await queue.session("a").__aenter__()
+    session = session_of(receiver)
+    with Gate(queue.client, "release_session") as gate:
+        gate.shut = True
+        closing = asyncio.ensure_future(receiver.close())
+        await gate.reached()
+        with pytest.raises(ValueError, match="given back"):
+            await session.set_state("late")
+        gate.open()
+        await closing

@@ -72,31 +72,30 @@ async def test_a_message_can_be_settled_if_the_caller_of_its_settlement_went_bef
 
 
 @both
-async def test_an_abandoned_message_is_delivered_again_with_changed_properties(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        await queue.send("a", at=-1, properties={"colour": "red", "size": 1})
-        receiver = queue.receiver()
-        await receiver.abandon_message(await one(receiver), properties_to_modify={"size": 2, "shape": "round"})
-        message = await one(receiver)
-        assert message.delivery_count == 2
-        assert message.application_properties == {"colour": "red", "size": 2, "shape": "round"}
-        await receiver.abandon_message(message, properties_to_modify={"colour": "blue"})
-        message = await one(receiver)
-        await receiver.abandon_message(message)
-        message = await one(receiver)
-        assert message.delivery_count == 4
-        assert message.application_properties == {"colour": "blue", "size": 2, "shape": "round"}
-        await receiver.dead_letter_message(message, "why", "because", properties_to_modify={"size": 3})
-        letter = await one(queue.receiver(sub_queue="deadletter"))
-        assert (letter.dead_letter_reason, letter.dead_letter_error_description) == ("why", "because")
-        assert letter.application_properties == {
-            "colour": "blue",
-            "size": 3,
-            "shape": "round",
-            "DeadLetterReason": "why",
-            "DeadLetterErrorDescription": "because",
-        }
-        assert bodies([letter]) == ["a"]
+async def test_an_abandoned_message_is_delivered_again_with_changed_properties(queue: Queue) -> None:
+    await queue.send("a", at=-1, properties={"colour": "red", "size": 1})
+    receiver = queue.receiver()
+    await receiver.abandon_message(await one(receiver), properties_to_modify={"size": 2, "shape": "round"})
+    message = await one(receiver)
+    assert message.delivery_count == 2
+    assert message.application_properties == {"colour": "red", "size": 2, "shape": "round"}
+    await receiver.abandon_message(message, properties_to_modify={"colour": "blue"})
+    message = await one(receiver)
+    await receiver.abandon_message(message)
+    message = await one(receiver)
+    assert message.delivery_count == 4
+    assert message.application_properties == {"colour": "blue", "size": 2, "shape": "round"}
+    await receiver.dead_letter_message(message, "why", "because", properties_to_modify={"size": 3})
+    letter = await one(queue.receiver(sub_queue="deadletter"))
+    assert (letter.dead_letter_reason, letter.dead_letter_error_description) == ("why", "because")
+    assert letter.application_properties == {
+        "colour": "blue",
+        "size": 3,
+        "shape": "round",
+        "DeadLetterReason": "why",
+        "DeadLetterErrorDescription": "because",
+    }
+    assert bodies([letter]) == ["a"]
 
 
 # -- refusals, in Azure's order ----------------------------------------------------------------------------------------
@@ -137,48 +136,45 @@ async def test_settlements_are_checked_in_azures_order_and_refusals_change_nothi
 
 @pytest.mark.slow
 @both
-async def test_a_message_can_be_settled_only_once(url: str, partitioned: bool) -> None:
+async def test_a_message_can_be_settled_only_once(queue: Queue) -> None:
     """This also holds if another receiver settles it at the same time."""
-    async with queue_at(url, partitioned=partitioned) as queue:
-        for settle in WAYS.values():
-            await queue.send("a", at=-1)
-            async with queue.receiver() as receiver:
-                message = await one(receiver)
-                settling = (settle(by, message) for by in (receiver, queue.receiver(), receiver))
-                results = await asyncio.gather(*settling, return_exceptions=True)
-                assert [type(each) for each in results] == [type(None), MessageAlreadySettled, MessageAlreadySettled]
-                for again in SETTLEMENTS.values():
-                    await refused(queue, again(receiver, message), MessageAlreadySettled, "settled already")
-            await queue.clear()
+    for settle in WAYS.values():
+        await queue.send("a", at=-1)
+        async with queue.receiver() as receiver:
+            message = await one(receiver)
+            settling = (settle(by, message) for by in (receiver, queue.receiver(), receiver))
+            results = await asyncio.gather(*settling, return_exceptions=True)
+            assert [type(each) for each in results] == [type(None), MessageAlreadySettled, MessageAlreadySettled]
+            for again in SETTLEMENTS.values():
+                await refused(queue, again(receiver, message), MessageAlreadySettled, "settled already")
+        await queue.clear()
 
 
 @both
-async def test_a_lock_is_lost_if_another_receiver_has_locked_the_message(url: str, partitioned: bool) -> None:
+async def test_a_lock_is_lost_if_another_receiver_has_locked_the_message(queue: Queue) -> None:
     """The server refuses the settlement, although the lock has not ended by the local clock."""
-    async with queue_at(url, partitioned=partitioned) as queue:
-        await queue.send("a", at=-1)
-        receiver = queue.receiver()
-        message = await one(receiver)
-        await queue.lose(message)
-        (other,) = await queue.take(at=-1)
-        for settle in SETTLEMENTS.values():  # the refusal does not settle the message, so a program can try again
-            with pytest.raises(MessageLockLostError, match=r"ended, or the messages? (is|are) gone") as raised:
-                await settle(receiver, message)
-            assert (raised.value.outcome, raised.value.entity) == (Outcome.REFUSED, "q")
-        assert await queue.locked() == 1
-        await queue.abandon([other], at=-1)
+    await queue.send("a", at=-1)
+    receiver = queue.receiver()
+    message = await one(receiver)
+    await queue.lose(message)
+    (other,) = await queue.take(at=-1)
+    for settle in SETTLEMENTS.values():  # the refusal does not settle the message, so a program can try again
+        with pytest.raises(MessageLockLostError, match=r"ended, or the messages? (is|are) gone") as raised:
+            await settle(receiver, message)
+        assert (raised.value.outcome, raised.value.entity) == (Outcome.REFUSED, "q")
+    assert await queue.locked() == 1
+    await queue.abandon([other], at=-1)
 
 
 @pytest.mark.everywhere("the partitions lie on several nodes")
 @both
-async def test_a_message_can_be_settled_through_another_receiver(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        for settle in SETTLEMENTS.values():
-            await queue.send("a", at=-1)
-            async with queue.receiver() as receiver:
-                message = await one(receiver)
-            await settle(queue.receiver(), message)
-            await queue.clear()
+async def test_a_message_can_be_settled_through_another_receiver(queue: Queue) -> None:
+    for settle in SETTLEMENTS.values():
+        await queue.send("a", at=-1)
+        async with queue.receiver() as receiver:
+            message = await one(receiver)
+        await settle(queue.receiver(), message)
+        await queue.clear()
 
 
 @both
@@ -218,56 +214,53 @@ async def test_a_message_of_another_queue_or_client_is_refused(url: str, partiti
     ],
 )
 async def test_invalid_settlement_arguments_leave_the_message_settleable(
-    url: str, settle: Settle, error: type[Exception]
+    queue: Queue, settle: Settle, error: type[Exception]
 ) -> None:
-    async with queue_at(url) as queue:
-        await queue.send("a")
-        receiver = queue.receiver()
-        message = await one(receiver)
-        raised = await refused(queue, settle(receiver, message), error)
-        assert error is not ValueError or isinstance(raised, ValueError | MessageSizeExceededError)
-        await receiver.complete_message(message)
+    await queue.send("a")
+    receiver = queue.receiver()
+    message = await one(receiver)
+    raised = await refused(queue, settle(receiver, message), error)
+    assert error is not ValueError or isinstance(raised, ValueError | MessageSizeExceededError)
+    await receiver.complete_message(message)
 
 
 @pytest.mark.slow
 @in_memory
-async def test_a_settlement_without_an_answer_has_an_unknown_outcome(url: str) -> None:
-    async with queue_at(url) as queue:
-        await queue.send("a")
-        receiver = queue.receiver()
-        message = await one(receiver)
-        call, answer = queue.transport.call, asyncio.Event()
+async def test_a_settlement_without_an_answer_has_an_unknown_outcome(queue: Queue) -> None:
+    await queue.send("a")
+    receiver = queue.receiver()
+    message = await one(receiver)
+    call, answer = queue.transport.call, asyncio.Event()
 
-        async def slow(*arguments: Any, **options: Any) -> Any:
-            reply = await call(*arguments, **options)
-            await answer.wait()
-            return reply
+    async def slow(*arguments: Any, **options: Any) -> Any:
+        reply = await call(*arguments, **options)
+        await answer.wait()
+        return reply
 
-        divert(queue.transport, slow)
-        with pytest.raises(OperationTimeoutError) as raised:
-            await receiver.complete_message(message, timeout=3)
-        assert raised.value.outcome is Outcome.UNKNOWN
-        divert(queue.transport, call)
-        answer.set()
-        assert (await queue.counts()).locked == 0
+    divert(queue.transport, slow)
+    with pytest.raises(OperationTimeoutError) as raised:
+        await receiver.complete_message(message, timeout=3)
+    assert raised.value.outcome is Outcome.UNKNOWN
+    divert(queue.transport, call)
+    answer.set()
+    assert (await queue.counts()).locked == 0
 
 
 @both
-async def test_concurrent_completions_of_a_message_settle_it_only_once(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        await queue.send("a", "b", at=-1)
-        receiver = queue.receiver()
-        messages = await receive_exactly(receiver, 2)
-        results = await asyncio.gather(
-            receiver.complete_messages(messages),
-            receiver.complete_message(messages[0]),
-            receiver.complete_messages(messages[1:]),
-            receiver.renew_message_lock(messages[0]),
-            return_exceptions=True,
-        )
-        assert [type(result) for result in results] == [type(None), *[MessageAlreadySettled] * 3]
-        assert [hold_of(message).settled for message in messages] == [True, True]
-        assert await queue.locked() == 0
+async def test_concurrent_completions_of_a_message_settle_it_only_once(queue: Queue) -> None:
+    await queue.send("a", "b", at=-1)
+    receiver = queue.receiver()
+    messages = await receive_exactly(receiver, 2)
+    results = await asyncio.gather(
+        receiver.complete_messages(messages),
+        receiver.complete_message(messages[0]),
+        receiver.complete_messages(messages[1:]),
+        receiver.renew_message_lock(messages[0]),
+        return_exceptions=True,
+    )
+    assert [type(result) for result in results] == [type(None), *[MessageAlreadySettled] * 3]
+    assert [hold_of(message).settled for message in messages] == [True, True]
+    assert await queue.locked() == 0
 
 
 # -- concurrent calls --------------------------------------------------------------------------------------------------
@@ -291,48 +284,45 @@ async def test_concurrent_settlements_share_calls(url: str, partitioned: bool) -
 
 @pytest.mark.slow
 @both
-async def test_a_lost_lock_causes_an_error_only_for_its_own_caller(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        for settle in SETTLEMENTS.values():
-            await queue.fill(20, at=-1)
-            async with queue.receiver() as receiver:
-                messages = await receive_exactly(receiver, 20)
-                await queue.lose(messages[7])
-                settled = (settle(receiver, message) for message in messages)
-                results = await asyncio.gather(*settled, return_exceptions=True)
-                assert [place for place, result in enumerate(results) if isinstance(result, Exception)] == [7]
-                assert isinstance(results[7], MessageLockLostError)
-                assert f" {messages[7].sequence_number}" in str(results[7])
-            await queue.clear()
+async def test_a_lost_lock_causes_an_error_only_for_its_own_caller(queue: Queue) -> None:
+    for settle in SETTLEMENTS.values():
+        await queue.fill(20, at=-1)
+        async with queue.receiver() as receiver:
+            messages = await receive_exactly(receiver, 20)
+            await queue.lose(messages[7])
+            settled = (settle(receiver, message) for message in messages)
+            results = await asyncio.gather(*settled, return_exceptions=True)
+            assert [place for place, result in enumerate(results) if isinstance(result, Exception)] == [7]
+            assert isinstance(results[7], MessageLockLostError)
+            assert f" {messages[7].sequence_number}" in str(results[7])
+        await queue.clear()
 
 
 @pytest.mark.slow
 @both
-async def test_a_message_can_be_settled_while_its_lock_is_being_renewed(url: str, partitioned: bool) -> None:
+async def test_a_message_can_be_settled_while_its_lock_is_being_renewed(queue: Queue) -> None:
     """A renewal may give the message another token, so the settlement waits for the renewal."""
-    async with queue_at(url, partitioned=partitioned) as queue:
-        await queue.fill(20, at=-1)
-        receiver = queue.receiver()
-        messages = await receive_exactly(receiver, 20)
-        for turns, message in enumerate(messages):
-            settle = list(WAYS.values())[turns % len(WAYS)]
-            renewal = asyncio.create_task(receiver.renew_message_lock(message))
-            for _ in range(turns // 2):
-                await asyncio.sleep(0)
-            await settle(receiver, message)
-            await asyncio.gather(renewal, return_exceptions=True)
-        assert await queue.locked() == 0
+    await queue.fill(20, at=-1)
+    receiver = queue.receiver()
+    messages = await receive_exactly(receiver, 20)
+    for turns, message in enumerate(messages):
+        settle = list(WAYS.values())[turns % len(WAYS)]
+        renewal = asyncio.create_task(receiver.renew_message_lock(message))
+        for _ in range(turns // 2):
+            await asyncio.sleep(0)
+        await settle(receiver, message)
+        await asyncio.gather(renewal, return_exceptions=True)
+    assert await queue.locked() == 0
 
 
 @both
-async def test_concurrent_renewals_of_one_message_all_succeed(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        await queue.fill(10, at=-1)
-        receiver = queue.receiver()
-        messages = await receive_exactly(receiver, 10)
-        token = messages[0].lock_token
-        await asyncio.gather(*(receiver.renew_message_lock(messages[0]) for _ in range(5)))
-        await asyncio.gather(*(receiver.renew_message_lock(message) for message in messages[:3] * 2))
-        assert messages[0].lock_token == token
-        await asyncio.gather(*(receiver.complete_message(message) for message in messages))
-        assert await queue.locked() == 0
+async def test_concurrent_renewals_of_one_message_all_succeed(queue: Queue) -> None:
+    await queue.fill(10, at=-1)
+    receiver = queue.receiver()
+    messages = await receive_exactly(receiver, 10)
+    token = messages[0].lock_token
+    await asyncio.gather(*(receiver.renew_message_lock(messages[0]) for _ in range(5)))
+    await asyncio.gather(*(receiver.renew_message_lock(message) for message in messages[:3] * 2))
+    assert messages[0].lock_token == token
+    await asyncio.gather(*(receiver.complete_message(message) for message in messages))
+    assert await queue.locked() == 0

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sbredis.aio import SendResult
+from sbredis.aio import SendResult, ServiceBusSender
 from sbredis.exceptions import (
     MessageSizeExceededError,
     OperationTimeoutError,
@@ -21,7 +21,7 @@ from sbredis.exceptions import (
 )
 from sbredis.model import ServiceBusMessage
 from tests.aio.gates import Gate, stored_bodies
-from tests.aio.queues import Calls, both, in_memory, queue_at
+from tests.aio.queues import Calls, Queue, both, in_memory, queue_at
 from tests.aio.test_sending import flat
 from tests.transport.hand import turns
 from tests.waiting import eventually
@@ -81,14 +81,13 @@ async def test_results_arrive_in_the_order_of_the_source(url: str, kind: str, *,
 
 
 @both
-async def test_messages_with_one_key_keep_their_order(url: str, *, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue, queue.client.get_queue_sender("q") as sender:
-        source = [ServiceBusMessage(f"{key}{n:03}", session_id=key) for n in range(60) for key in "abc"]
-        assert await sender.send_stream(source) == 180
-        for bodies in await stored_bodies(queue):
-            for key in "abc":
-                of_key = [body for body in bodies if body[0] == key]
-                assert of_key in ([], [f"{key}{n:03}" for n in range(60)])
+async def test_messages_with_one_key_keep_their_order(queue: Queue, sender: ServiceBusSender) -> None:
+    source = [ServiceBusMessage(f"{key}{n:03}", session_id=key) for n in range(60) for key in "abc"]
+    assert await sender.send_stream(source) == 180
+    for bodies in await stored_bodies(queue):
+        for key in "abc":
+            of_key = [body for body in bodies if body[0] == key]
+            assert of_key in ([], [f"{key}{n:03}" for n in range(60)])
 
 
 @pytest.mark.slow
@@ -185,16 +184,15 @@ async def test_errors_can_be_returned_as_results(url: str) -> None:
 
 
 @in_memory
-async def test_an_unknown_outcome_is_reported_as_unknown(url: str) -> None:
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        await sender.send_messages([])
-        with Gate(queue.client) as gate:
-            gate.fates.append("is not answered")
-            with pytest.raises(
-                ServiceBusError, match=r"message 0 .* was not sent, or it is not known whether it was sent"
-            ) as caught:
-                await sender.send_stream(Source(1))
-        assert caught.value.outcome is Outcome.UNKNOWN
+async def test_an_unknown_outcome_is_reported_as_unknown(queue: Queue, sender: ServiceBusSender) -> None:
+    await sender.send_messages([])
+    with Gate(queue.client) as gate:
+        gate.fates.append("is not answered")
+        with pytest.raises(
+            ServiceBusError, match=r"message 0 .* was not sent, or it is not known whether it was sent"
+        ) as caught:
+            await sender.send_stream(Source(1))
+    assert caught.value.outcome is Outcome.UNKNOWN
 
 
 @in_memory
@@ -213,31 +211,29 @@ async def test_each_message_has_its_own_timeout(url: str) -> None:
 
 
 @in_memory
-async def test_an_error_of_the_source_is_raised_after_the_earlier_results(url: str) -> None:
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
+async def test_an_error_of_the_source_is_raised_after_the_earlier_results(sender: ServiceBusSender) -> None:
 
-        async def source() -> AsyncIterator[ServiceBusMessage]:
-            for number in range(5):
-                yield ServiceBusMessage(str(number))
-            raise KeyError("nothing more")
-
-        stream = sender.send_stream(source())
+    async def source() -> AsyncIterator[ServiceBusMessage]:
         for number in range(5):
-            assert (await anext(stream)).index == number
-        with pytest.raises(KeyError, match="nothing more"):
-            await anext(stream)
-        with pytest.raises(TypeError):
-            await sender.send_stream(5)  # type: ignore[arg-type]
-        with pytest.raises(KeyError):
-            await sender.send_stream(source())
-        assert sender.in_flight == 0
+            yield ServiceBusMessage(str(number))
+        raise KeyError("nothing more")
+
+    stream = sender.send_stream(source())
+    for number in range(5):
+        assert (await anext(stream)).index == number
+    with pytest.raises(KeyError, match="nothing more"):
+        await anext(stream)
+    with pytest.raises(TypeError):
+        await sender.send_stream(5)  # type: ignore[arg-type]
+    with pytest.raises(KeyError):
+        await sender.send_stream(source())
+    assert sender.in_flight == 0
 
 
 @in_memory
-async def test_an_invalid_errors_option_is_refused(url: str) -> None:
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        with pytest.raises(ValueError, match="errors must be 'raise' or 'return'"):
-            await sender.send_stream([], errors="ignore")  # type: ignore[arg-type]
+async def test_an_invalid_errors_option_is_refused(sender: ServiceBusSender) -> None:
+    with pytest.raises(ValueError, match="errors must be 'raise' or 'return'"):
+        await sender.send_stream([], errors="ignore")  # type: ignore[arg-type]
 
 
 # -- streams that end early --------------------------------------------------------------------------------------------
@@ -332,58 +328,55 @@ async def test_a_failed_send_after_an_early_end_is_logged(url: str, caplog: pyte
 
 
 @in_memory
-async def test_closing_the_sender_ends_the_stream_with_an_error(url: str) -> None:
+async def test_closing_the_sender_ends_the_stream_with_an_error(queue: Queue) -> None:
     """The iteration returns the outcomes of the messages that were read. Then it raises an error, because the source
     had not ended.
     """
-    async with queue_at(url) as queue:
-        sender = queue.client.get_queue_sender("q", max_in_flight=4)
-        await sender.send_messages([])
-        results: list[SendResult] = []
+    sender = queue.client.get_queue_sender("q", max_in_flight=4)
+    await sender.send_messages([])
+    results: list[SendResult] = []
 
-        async def iterate() -> None:
-            async for result in sender.send_stream(Source(100)):
-                results.append(result)  # noqa: PERF401  # the test reads it while it grows
+    async def iterate() -> None:
+        async for result in sender.send_stream(Source(100)):
+            results.append(result)  # noqa: PERF401  # the test reads it while it grows
 
-        with Gate(queue.client) as gate:
-            gate.shut = True
-            iterating = asyncio.create_task(iterate())
-            await gate.reached()
-            await turns(10)
-            closing = asyncio.create_task(sender.close())
-            await turns(10)
-            gate.open()
-            await closing
-        with pytest.raises(ValueError, match="closed before the source of the stream had ended"):
-            await iterating
-        assert [result.index for result in results] == [0, 1, 2, 3]
-        assert flat(await stored_bodies(queue)) == list("0123")
-
-
-@in_memory
-async def test_closing_a_sender_closes_its_abandoned_stream(url: str) -> None:
-    async with queue_at(url) as queue:
-        sender = queue.client.get_queue_sender("q", max_in_flight=4)
-        stream = sender.send_stream(Source(100))
-        await anext(stream)
-        await sender.close()
-        assert sender.in_flight == 0
+    with Gate(queue.client) as gate:
+        gate.shut = True
+        iterating = asyncio.create_task(iterate())
+        await gate.reached()
+        await turns(10)
+        closing = asyncio.create_task(sender.close())
+        await turns(10)
+        gate.open()
+        await closing
+    with pytest.raises(ValueError, match="closed before the source of the stream had ended"):
+        await iterating
+    assert [result.index for result in results] == [0, 1, 2, 3]
+    assert flat(await stored_bodies(queue)) == list("0123")
 
 
 @in_memory
-async def test_only_one_task_at_a_time_may_iterate_over_a_stream(url: str) -> None:
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        await sender.send_messages([])
-        with Gate(queue.client) as gate:
-            gate.shut = True
-            stream = sender.send_stream(Source(3))
-            first = asyncio.create_task(asyncio.wait_for(anext(stream), 60))
-            await gate.reached()
-            with pytest.raises(RuntimeError, match="one task at a time"):
-                await anext(stream)
-            gate.open()
-            assert (await first).index == 0
-            await stream.aclose()
+async def test_closing_a_sender_closes_its_abandoned_stream(queue: Queue) -> None:
+    sender = queue.client.get_queue_sender("q", max_in_flight=4)
+    stream = sender.send_stream(Source(100))
+    await anext(stream)
+    await sender.close()
+    assert sender.in_flight == 0
+
+
+@in_memory
+async def test_only_one_task_at_a_time_may_iterate_over_a_stream(queue: Queue, sender: ServiceBusSender) -> None:
+    await sender.send_messages([])
+    with Gate(queue.client) as gate:
+        gate.shut = True
+        stream = sender.send_stream(Source(3))
+        first = asyncio.create_task(asyncio.wait_for(anext(stream), 60))
+        await gate.reached()
+        with pytest.raises(RuntimeError, match="one task at a time"):
+            await anext(stream)
+        gate.open()
+        assert (await first).index == 0
+        await stream.aclose()
 
 
 @in_memory

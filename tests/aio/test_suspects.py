@@ -9,8 +9,8 @@ import pytest
 
 from sbredis.aio import ServiceBusReceiver
 from sbredis.model import ServiceBusReceivedMessage, Taking, taking_of
-from tests.aio.queues import HandClock, Queue, bodies, both, in_memory, queue_at
-from tests.aio.session_queues import session_queue_at
+from tests.aio.queues import HandClock, Queue, bodies, both, in_memory, queue_at, queue_with
+from tests.aio.session_queues import SessionQueue
 from tests.waiting import eventually
 
 LOCK = 30
@@ -31,64 +31,59 @@ async def counts(receiver: ServiceBusReceiver, wanted: int) -> list[int]:
 
 
 @both
-async def test_a_message_whose_locks_end_again_and_again_is_a_suspect(url: str, partitioned: bool) -> None:
-    clock = HandClock()
-    async with queue_at(
-        url, partitioned=partitioned, clock=clock, lock_duration=LOCK * 1000, max_delivery_count=10
-    ) as queue:
-        await queue.send("a")
-        async with queue.receiver() as receiver:
-            seen: list[tuple[bool, int]] = []
-            for _ in range(4):
-                (message,) = await receiver.receive_messages(1, 60)
-                seen.append((message.is_suspect, message.delivery_count))
-                await lapse(clock, queue)
-            assert seen == [(False, 1), (False, 2), (True, 3), (True, 4)]
-            (message,) = await receiver.peek_messages(1, sequence_number=1)
-            assert message.is_suspect
+@queue_with(lock_duration=LOCK * 1000, max_delivery_count=10)
+async def test_a_message_whose_locks_end_again_and_again_is_a_suspect(queue: Queue, clock: HandClock) -> None:
+    await queue.send("a")
+    async with queue.receiver() as receiver:
+        seen: list[tuple[bool, int]] = []
+        for _ in range(4):
             (message,) = await receiver.receive_messages(1, 60)
-            await receiver.abandon_message(message)
-            (message,) = await receiver.receive_messages(1, 60)
-            assert (message.is_suspect, message.delivery_count) == (False, 6)
-
-
-async def test_a_plain_receiver_gets_a_suspect_alone(url: str) -> None:
-    clock = HandClock()
-    async with queue_at(url, clock=clock, lock_duration=LOCK * 1000, max_delivery_count=2) as queue:
-        await queue.send("a")
-        async with queue.receiver() as receiver:
-            assert bodies(await receiver.receive_messages(1, 60)) == ["a"]
+            seen.append((message.is_suspect, message.delivery_count))
             await lapse(clock, queue)
-            await queue.fill(3, at=0)
-            taken: list[ServiceBusReceivedMessage] = []
-            while len(taken) < 4:
-                part = await receiver.receive_messages(10, 60, gather=False)
-                assert len(part) == 1 or not any(message.is_suspect for message in part)
-                taken += part
-            assert [message.is_suspect for message in taken].count(True) == 1
+        assert seen == [(False, 1), (False, 2), (True, 3), (True, 4)]
+        (message,) = await receiver.peek_messages(1, sequence_number=1)
+        assert message.is_suspect
+        (message,) = await receiver.receive_messages(1, 60)
+        await receiver.abandon_message(message)
+        (message,) = await receiver.receive_messages(1, 60)
+        assert (message.is_suspect, message.delivery_count) == (False, 6)
+
+
+@queue_with(lock_duration=LOCK * 1000, max_delivery_count=2)
+async def test_a_plain_receiver_gets_a_suspect_alone(queue: Queue, clock: HandClock) -> None:
+    await queue.send("a")
+    async with queue.receiver() as receiver:
+        assert bodies(await receiver.receive_messages(1, 60)) == ["a"]
+        await lapse(clock, queue)
+        await queue.fill(3, at=0)
+        taken: list[ServiceBusReceivedMessage] = []
+        while len(taken) < 4:
+            part = await receiver.receive_messages(10, 60, gather=False)
+            assert len(part) == 1 or not any(message.is_suspect for message in part)
+            taken += part
+        assert [message.is_suspect for message in taken].count(True) == 1
 
 
 @both
-async def test_a_plain_session_receiver_gets_a_suspect_alone_and_in_its_order(url: str, partitioned: bool) -> None:
-    clock = HandClock()
-    async with session_queue_at(
-        url, partitioned=partitioned, clock=clock, lock_duration=LOCK * 1000, max_delivery_count=3
-    ) as queue:
-        await queue.send_to("s", "a", "b", "c")
-        for failed in range(2):
-            async with queue.session("s") as receiver:
-                (first,) = await receiver.receive_messages(1, 60)
-                assert (bodies([first]), first.delivery_count) == (["a"], failed + 1)
-                assert not first.is_suspect
-                await lapse(clock, queue)
+@queue_with(sessions=True, lock_duration=LOCK * 1000, max_delivery_count=3)
+async def test_a_plain_session_receiver_gets_a_suspect_alone_and_in_its_order(
+    queue: SessionQueue, clock: HandClock
+) -> None:
+    await queue.send_to("s", "a", "b", "c")
+    for failed in range(2):
         async with queue.session("s") as receiver:
-            (first,) = await receiver.receive_messages(10, 60, gather=False)
-            assert (bodies([first]), first.is_suspect, first.delivery_count) == (["a"], True, 3)
-            await receiver.complete_message(first)
-            rest: list[ServiceBusReceivedMessage] = []
-            while len(rest) < 2:
-                rest += await receiver.receive_messages(10, 60)
-            assert [(bodies([each]), each.is_suspect) for each in rest] == [(["b"], False), (["c"], False)]
+            (first,) = await receiver.receive_messages(1, 60)
+            assert (bodies([first]), first.delivery_count) == (["a"], failed + 1)
+            assert not first.is_suspect
+            await lapse(clock, queue)
+    async with queue.session("s") as receiver:
+        (first,) = await receiver.receive_messages(10, 60, gather=False)
+        assert (bodies([first]), first.is_suspect, first.delivery_count) == (["a"], True, 3)
+        await receiver.complete_message(first)
+        rest: list[ServiceBusReceivedMessage] = []
+        while len(rest) < 2:
+            rest += await receiver.receive_messages(10, 60)
+        assert [(bodies([each]), each.is_suspect) for each in rest] == [(["b"], False), (["c"], False)]
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ import pytest
 from sbredis import ServiceBusMessage
 from sbredis.aio import ServiceBusSender
 from sbredis.engine import MAXIMUM_CALL_MESSAGES
-from tests.aio.queues import Queue, both, in_memory, queue_at, receive_exactly
+from tests.aio.queues import Queue, both, in_memory, receive_exactly
 
 COUNT = 2 * MAXIMUM_CALL_MESSAGES + 1
 """Messages of which an unpartitioned queue needs three calls."""
@@ -45,88 +45,81 @@ async def bury(queue: Queue, count: int) -> None:
 
 
 @in_memory
-async def test_a_stream_tells_how_many_messages_were_accepted_before_each_result(url: str) -> None:
-    async with queue_at(url) as queue:
-        told: list[int] = []
-        bodies: list[str | bytes] = ["a", b"x" * 2_000_000, "b"]
-        stream = sender(queue).send_stream(
-            [ServiceBusMessage(body) for body in bodies], errors="return", progress=told.append
-        )
-        seen = [(result.index, list(told)) async for result in stream]
-        assert seen == [(0, [1]), (1, [1]), (2, [1, 2])]
-        assert await sender(queue).send_stream(numbered(3), progress=told.append) == 3
-        assert told == [1, 2, 1, 2, 3]
+async def test_a_stream_tells_how_many_messages_were_accepted_before_each_result(queue: Queue) -> None:
+    told: list[int] = []
+    bodies: list[str | bytes] = ["a", b"x" * 2_000_000, "b"]
+    stream = sender(queue).send_stream(
+        [ServiceBusMessage(body) for body in bodies], errors="return", progress=told.append
+    )
+    seen = [(result.index, list(told)) async for result in stream]
+    assert seen == [(0, [1]), (1, [1]), (2, [1, 2])]
+    assert await sender(queue).send_stream(numbered(3), progress=told.append) == 3
+    assert told == [1, 2, 1, 2, 3]
 
 
 @both
-async def test_a_purge_tells_after_each_call_how_many_messages_it_has_deleted(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        await sender(queue).send_stream(numbered(20))
-        told: list[int] = []
-        assert await queue.receiver().purge_messages(progress=told.append) == 20
-        assert told == sorted(told)
-        assert told[-1] == 20
+async def test_a_purge_tells_after_each_call_how_many_messages_it_has_deleted(queue: Queue) -> None:
+    await sender(queue).send_stream(numbered(20))
+    told: list[int] = []
+    assert await queue.receiver().purge_messages(progress=told.append) == 20
+    assert told == sorted(told)
+    assert told[-1] == 20
 
 
 @in_memory
-async def test_an_error_of_the_progress_ends_a_purge_and_the_rest_stays(url: str) -> None:
-    async with queue_at(url) as queue:
-        await sender(queue).send_stream(numbered(COUNT))
-        told: list[int] = []
-        with pytest.raises(Stopped):
-            await queue.receiver().purge_messages(progress=stop_after(told, MAXIMUM_CALL_MESSAGES))
-        assert told == [MAXIMUM_CALL_MESSAGES]
-        assert (await queue.counts()).active == COUNT - MAXIMUM_CALL_MESSAGES
+async def test_an_error_of_the_progress_ends_a_purge_and_the_rest_stays(queue: Queue) -> None:
+    await sender(queue).send_stream(numbered(COUNT))
+    told: list[int] = []
+    with pytest.raises(Stopped):
+        await queue.receiver().purge_messages(progress=stop_after(told, MAXIMUM_CALL_MESSAGES))
+    assert told == [MAXIMUM_CALL_MESSAGES]
+    assert (await queue.counts()).active == COUNT - MAXIMUM_CALL_MESSAGES
 
 
 @in_memory
-async def test_a_redrive_tells_how_many_messages_it_has_counted_or_moved(url: str) -> None:
-    async with queue_at(url) as queue:
-        await bury(queue, 5)
-        letters = queue.receiver(sub_queue="deadletter")
-        told: list[int] = []
-        assert (await letters.redrive_messages(dry_run=True, progress=told.append)).matched == 5
-        assert told[-1] == 5
-        told.clear()
-        assert (await letters.redrive_messages(progress=told.append)).moved == 5
-        assert told == sorted(told)
-        assert told[-1] == 5
+async def test_a_redrive_tells_how_many_messages_it_has_counted_or_moved(queue: Queue) -> None:
+    await bury(queue, 5)
+    letters = queue.receiver(sub_queue="deadletter")
+    told: list[int] = []
+    assert (await letters.redrive_messages(dry_run=True, progress=told.append)).matched == 5
+    assert told[-1] == 5
+    told.clear()
+    assert (await letters.redrive_messages(progress=told.append)).moved == 5
+    assert told == sorted(told)
+    assert told[-1] == 5
 
 
 @in_memory
-async def test_an_error_of_the_progress_ends_a_redrive_and_frees_the_queue(url: str) -> None:
-    async with queue_at(url) as queue:
-        await bury(queue, 3)
-        letters = queue.receiver(sub_queue="deadletter")
-        told: list[int] = []
-        with pytest.raises(Stopped):
-            await letters.redrive_messages(rate=1, progress=stop_after(told, 1))
-        assert told[-1] >= 1
-        moved = (await queue.counts()).active
-        assert moved == told[-1]
-        assert (await letters.redrive_messages()).moved == 3 - moved
+async def test_an_error_of_the_progress_ends_a_redrive_and_frees_the_queue(queue: Queue) -> None:
+    await bury(queue, 3)
+    letters = queue.receiver(sub_queue="deadletter")
+    told: list[int] = []
+    with pytest.raises(Stopped):
+        await letters.redrive_messages(rate=1, progress=stop_after(told, 1))
+    assert told[-1] >= 1
+    moved = (await queue.counts()).active
+    assert moved == told[-1]
+    assert (await letters.redrive_messages()).moved == 3 - moved
 
 
 @in_memory
-async def test_an_error_of_the_progress_ends_a_stream(url: str) -> None:
-    async with queue_at(url) as queue:
-        told: list[int] = []
-        with pytest.raises(Stopped):
-            await sender(queue).send_stream(numbered(10), progress=stop_after(told, 3))
-        assert told == [1, 2, 3]
+async def test_an_error_of_the_progress_ends_a_stream(queue: Queue) -> None:
+    told: list[int] = []
+    with pytest.raises(Stopped):
+        await sender(queue).send_stream(numbered(10), progress=stop_after(told, 3))
+    assert told == [1, 2, 3]
 
 
 @in_memory
-async def test_a_progress_that_is_no_function_is_refused_and_nothing_is_done(url: str) -> None:
-    async with queue_at(url) as queue:
-        await bury(queue, 1)
-        await queue.send("a")
-        wrong: Any = 5
-        with pytest.raises(TypeError, match="progress must be a function that takes a number, not int"):
-            _ = sender(queue).send_stream(numbered(1), progress=wrong)
-        with pytest.raises(TypeError, match="progress must be a function"):
-            await queue.receiver().purge_messages(progress=wrong)
-        with pytest.raises(TypeError, match="progress must be a function"):
-            await queue.receiver(sub_queue="deadletter").redrive_messages(progress=wrong)
-        counts = await queue.counts()
-        assert (counts.active, counts.dead_active) == (1, 1)
+async def test_a_progress_that_is_no_function_is_refused_and_nothing_is_done(queue: Queue) -> None:
+    await bury(queue, 1)
+    await queue.send("a")
+    wrong: Any = 5
+    with pytest.raises(TypeError, match="progress must be a function that takes a number, not int"):
+        _ = sender(queue).send_stream(numbered(1), progress=wrong)
+    with pytest.raises(TypeError, match="progress must be a function"):
+        await queue.receiver().purge_messages(progress=wrong)
+    with pytest.raises(TypeError, match="progress must be a function"):
+        await queue.receiver(sub_queue="deadletter").redrive_messages(progress=wrong)
+    counts = await queue.counts()
+    assert (counts.active, counts.dead_active) == (1, 1)

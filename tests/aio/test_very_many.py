@@ -32,20 +32,19 @@ async def grants_made(queue: Queue) -> Counter[int]:
     return Counter(int(parts[1]) for parts in texts)
 
 
-async def test_receivers_that_come_later_make_one_grant_each_and_share_calls(url: str) -> None:
+async def test_receivers_that_come_later_make_one_grant_each_and_share_calls(queue: Queue) -> None:
     """The channel is heard already, so their first grant stays open."""
-    async with queue_at(url) as queue:
-        first = asyncio.create_task(queue.receiver().receive_messages(1, 60))
-        await queue.wait_for_waiters()
-        receivers = [queue.receiver() for _ in range(RECEIVERS)]
-        with Calls(queue.transport) as calls:
-            tasks = [asyncio.create_task(receiver.receive_messages(1, 60)) for receiver in receivers]
-            await queue.wait_for_waiters(1 + RECEIVERS)
-            assert calls.by_script["grant"] < RECEIVERS / 2
-        assert (await grants_made(queue))[1] == RECEIVERS
-        await queue.fill(1 + RECEIVERS)
-        got = Counter(body for messages in await asyncio.gather(first, *tasks) for body in bodies(messages))
-        assert got == Counter(str(number) for number in range(1 + RECEIVERS))
+    first = asyncio.create_task(queue.receiver().receive_messages(1, 60))
+    await queue.wait_for_waiters()
+    receivers = [queue.receiver() for _ in range(RECEIVERS)]
+    with Calls(queue.transport) as calls:
+        tasks = [asyncio.create_task(receiver.receive_messages(1, 60)) for receiver in receivers]
+        await queue.wait_for_waiters(1 + RECEIVERS)
+        assert calls.by_script["grant"] < RECEIVERS / 2
+    assert (await grants_made(queue))[1] == RECEIVERS
+    await queue.fill(1 + RECEIVERS)
+    got = Counter(body for messages in await asyncio.gather(first, *tasks) for body in bodies(messages))
+    assert got == Counter(str(number) for number in range(1 + RECEIVERS))
 
 
 async def test_receivers_of_a_wide_queue_make_hardly_more_than_one_grant_at_a_partition(url: str) -> None:
@@ -68,26 +67,25 @@ async def test_receivers_of_a_wide_queue_make_hardly_more_than_one_grant_at_a_pa
 
 
 @pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "disabled"])
-async def test_all_receivers_learn_from_one_of_them_that_nobody_may_receive(url: str, deleted: bool) -> None:
-    async with queue_at(url) as queue:
-        namespace = queue.client._connection.namespace
-        tasks = [asyncio.create_task(queue.receiver().receive_messages(1, 900)) for _ in range(RECEIVERS)]
-        await queue.wait_for_waiters(RECEIVERS)
-        record = await namespace.get_entity("q")
-        with Gate(queue.client, "grant") as gate:
-            gate.shut = True
-            if deleted:
-                await namespace.delete_entity("q")
-            else:
-                await namespace.update_entity(record, PartitionSettings(status="ReceiveDisabled"))
-            while not any(task.done() for task in tasks):  # a call carries grants of some receivers
-                if gate.waiting:
-                    gate.let_one()
-                await asyncio.sleep(0)
-            _, waiting = await asyncio.wait(tasks, timeout=60)  # the calls of the others are held
-            assert not waiting
-            kind = MessagingEntityNotFoundError if deleted else MessagingEntityDisabledError
-            assert {type(task.exception()) for task in tasks} == {kind}
+async def test_all_receivers_learn_from_one_of_them_that_nobody_may_receive(queue: Queue, deleted: bool) -> None:
+    namespace = queue.client._connection.namespace
+    tasks = [asyncio.create_task(queue.receiver().receive_messages(1, 900)) for _ in range(RECEIVERS)]
+    await queue.wait_for_waiters(RECEIVERS)
+    record = await namespace.get_entity("q")
+    with Gate(queue.client, "grant") as gate:
+        gate.shut = True
+        if deleted:
+            await namespace.delete_entity("q")
+        else:
+            await namespace.update_entity(record, PartitionSettings(status="ReceiveDisabled"))
+        while not any(task.done() for task in tasks):  # a call carries grants of some receivers
+            if gate.waiting:
+                gate.let_one()
+            await asyncio.sleep(0)
+        _, waiting = await asyncio.wait(tasks, timeout=60)  # the calls of the others are held
+        assert not waiting
+        kind = MessagingEntityNotFoundError if deleted else MessagingEntityDisabledError
+        assert {type(task.exception()) for task in tasks} == {kind}
 
 
 async def each_gets_one(queue: Queue, tasks: Sequence[asyncio.Task[list[ServiceBusReceivedMessage]]]) -> None:
@@ -98,58 +96,56 @@ async def each_gets_one(queue: Queue, tasks: Sequence[asyncio.Task[list[ServiceB
     assert got == Counter(str(number) for number in range(len(tasks)))
 
 
-async def test_a_call_that_comes_after_a_refusal_does_not_get_its_error(url: str) -> None:
+async def test_a_call_that_comes_after_a_refusal_does_not_get_its_error(queue: Queue) -> None:
     """The queue was disabled when receivers began to tell each other. A call that comes later asks for itself."""
-    async with queue_at(url) as queue:
-        namespace, openings = queue.client._connection.namespace, queue.client._connection.openings
-        receivers = [queue.receiver() for _ in range(RECEIVERS)]
-        first = [asyncio.create_task(receiver.receive_messages(1, 900)) for receiver in receivers]
-        await queue.wait_for_waiters(RECEIVERS)
-        through, answered, opened = queue.transport.call, asyncio.Event(), asyncio.Event()
+    namespace, openings = queue.client._connection.namespace, queue.client._connection.openings
+    receivers = [queue.receiver() for _ in range(RECEIVERS)]
+    first = [asyncio.create_task(receiver.receive_messages(1, 900)) for receiver in receivers]
+    await queue.wait_for_waiters(RECEIVERS)
+    through, answered, opened = queue.transport.call, asyncio.Event(), asyncio.Event()
 
-        async def call(script: Script, *arguments: Any, **options: Any) -> Any:
-            """Hold the calls with grants after the first one that is answered."""
-            if script.name != "grant":
-                return await through(script, *arguments, **options)
-            if answered.is_set():
-                await opened.wait()
-            reply = await through(script, *arguments, **options)
-            if not answered.is_set():
-                for _ in range(50_000):
-                    openings.soon(lambda: None)  # the receivers tell each other after these turns
-                answered.set()
-            return reply
+    async def call(script: Script, *arguments: Any, **options: Any) -> Any:
+        """Hold the calls with grants after the first one that is answered."""
+        if script.name != "grant":
+            return await through(script, *arguments, **options)
+        if answered.is_set():
+            await opened.wait()
+        reply = await through(script, *arguments, **options)
+        if not answered.is_set():
+            for _ in range(50_000):
+                openings.soon(lambda: None)  # the receivers tell each other after these turns
+            answered.set()
+        return reply
 
-        divert(queue.transport, call)
-        disabled = await namespace.update_entity(
-            await namespace.get_entity("q"), PartitionSettings(status="ReceiveDisabled")
-        )
-        await answered.wait()
-        for _ in range(10):
-            await asyncio.sleep(0)  # the answer reaches its receivers
-        later = [asyncio.create_task(receiver.receive_messages(1, 900)) for receiver in receivers]
-        await asyncio.wait(first, timeout=60)
-        assert {type(task.exception()) for task in first} == {MessagingEntityDisabledError}
-        await namespace.update_entity(disabled, PartitionSettings())
-        opened.set()
-        divert(queue.transport, through)
-        await each_gets_one(queue, later)
+    divert(queue.transport, call)
+    disabled = await namespace.update_entity(
+        await namespace.get_entity("q"), PartitionSettings(status="ReceiveDisabled")
+    )
+    await answered.wait()
+    for _ in range(10):
+        await asyncio.sleep(0)  # the answer reaches its receivers
+    later = [asyncio.create_task(receiver.receive_messages(1, 900)) for receiver in receivers]
+    await asyncio.wait(first, timeout=60)
+    assert {type(task.exception()) for task in first} == {MessagingEntityDisabledError}
+    await namespace.update_entity(disabled, PartitionSettings())
+    opened.set()
+    divert(queue.transport, through)
+    await each_gets_one(queue, later)
 
 
-async def test_the_error_of_one_grant_ends_no_calls_of_other_receivers(url: str) -> None:
-    async with queue_at(url) as queue:
-        tasks = [asyncio.create_task(queue.receiver().receive_messages(1, 900)) for _ in range(3)]
-        await queue.wait_for_waiters(3)
-        through = queue.transport.call
+async def test_the_error_of_one_grant_ends_no_calls_of_other_receivers(queue: Queue) -> None:
+    tasks = [asyncio.create_task(queue.receiver().receive_messages(1, 900)) for _ in range(3)]
+    await queue.wait_for_waiters(3)
+    through = queue.transport.call
 
-        async def malformed(*_: object, **__: object) -> None:
-            raise MalformedCallError("A defect: planted by the test.", outcome=Outcome.REFUSED)
+    async def malformed(*_: object, **__: object) -> None:
+        raise MalformedCallError("A defect: planted by the test.", outcome=Outcome.REFUSED)
 
-        divert(queue.transport, malformed)
-        with pytest.raises(MalformedCallError):
-            await queue.receiver().receive_messages(1, 900)
-        divert(queue.transport, through)
-        await each_gets_one(queue, tasks)
+    divert(queue.transport, malformed)
+    with pytest.raises(MalformedCallError):
+        await queue.receiver().receive_messages(1, 900)
+    divert(queue.transport, through)
+    await each_gets_one(queue, tasks)
 
 
 @both

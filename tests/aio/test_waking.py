@@ -63,25 +63,22 @@ async def test_a_receiver_sleeps_until_a_message_is_due(url: str, partitioned: b
 
 
 @both
-async def test_moving_the_test_clock_delivers_a_due_message(url: str, partitioned: bool) -> None:
-    clock = HandClock()
-    async with queue_at(url, partitioned=partitioned, clock=clock) as queue:
-        await queue.send("a", at=-1, due=clock.told() + 3_600_000)
-        task = await queue.waits(queue.receiver())
-        clock.move(3599)
-        clock.move(1)
-        assert bodies(await task) == ["a"]
+async def test_moving_the_test_clock_delivers_a_due_message(queue: Queue, clock: HandClock) -> None:
+    await queue.send("a", at=-1, due=clock.told() + 3_600_000)
+    task = await queue.waits(queue.receiver())
+    clock.move(3599)
+    clock.move(1)
+    assert bodies(await task) == ["a"]
 
 
 @both
-async def test_a_receiver_of_the_dead_letter_queue_is_woken(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        await queue.send("a", at=-1)
-        receiver = queue.receiver()
-        (message,) = await receiver.receive_messages(1, 60)
-        task = await queue.waits(queue.receiver(sub_queue="deadletter"))
-        await receiver.dead_letter_message(message)
-        assert bodies(await task) == ["a"]
+async def test_a_receiver_of_the_dead_letter_queue_is_woken(queue: Queue) -> None:
+    await queue.send("a", at=-1)
+    receiver = queue.receiver()
+    (message,) = await receiver.receive_messages(1, 60)
+    task = await queue.waits(queue.receiver(sub_queue="deadletter"))
+    await receiver.dead_letter_message(message)
+    assert bodies(await task) == ["a"]
 
 
 # -- the receivers that are woken --------------------------------------------------------------------------------------
@@ -89,19 +86,18 @@ async def test_a_receiver_of_the_dead_letter_queue_is_woken(url: str, partitione
 
 @pytest.mark.slow
 @both
-async def test_only_one_waiting_receiver_is_woken_for_each_message(url: str, partitioned: bool) -> None:
+async def test_only_one_waiting_receiver_is_woken_for_each_message(queue: Queue, partitioned: bool) -> None:
     """Ten receivers wait. A message causes at most one call of one receiver, and no call of the others."""
-    async with queue_at(url, partitioned=partitioned) as queue:
-        receivers = [queue.receiver() for _ in range(10)]
-        tasks = [await queue.waits(receiver) for receiver in receivers]
-        for place in range(3):
-            with Calls(queue.transport) as calls:
-                await queue.send("x", at=-1)
-                await eventually(lambda place=place: sum(task.done() for task in tasks) == place + 1)
-                assert calls.by_script["grant"] == partitioned  # without partitions, the message is pushed
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    receivers = [queue.receiver() for _ in range(10)]
+    tasks = [await queue.waits(receiver) for receiver in receivers]
+    for place in range(3):
+        with Calls(queue.transport) as calls:
+            await queue.send("x", at=-1)
+            await eventually(lambda place=place: sum(task.done() for task in tasks) == place + 1)
+            assert calls.by_script["grant"] == partitioned  # without partitions, the message is pushed
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------
@@ -121,24 +117,23 @@ async def test_a_receiver_is_woken_by_a_restarted_server(binary: str | None, par
 
 @pytest.mark.parametrize("target", ["cluster"], indirect=True)
 @pytest.mark.parametrize("way", ["classic", "atomic"])
-async def test_a_receiver_follows_a_slot_that_moves(url: str, cluster: LocalCluster, way: str) -> None:
+async def test_a_receiver_follows_a_slot_that_moves(queue: Queue, cluster: LocalCluster, way: str) -> None:
     if way == "atomic" and not cluster.supports_atomic_migration:
         pytest.skip("this server has no CLUSTER MIGRATESLOTS (Valkey 9 has)")
 
     def migrate(slot: int, to: ClusterNode) -> None:
         (cluster.migrate_slot_atomic if way == "atomic" else cluster.migrate_slot_classic)(slot, to)
 
-    async with queue_at(url) as queue:
-        task = await queue.waits(queue.receiver())
-        slot = key_slot(queue.partitions[0].keys[0])
-        source = cluster.master_of(slot)
-        target = next(node for node in cluster.masters if node.port != source.port)
-        try:
-            await asyncio.to_thread(migrate, slot, target)
-            await queue.send("a")
-            assert bodies(await task) == ["a"]
-        finally:
-            await asyncio.to_thread(migrate, slot, source)
+    task = await queue.waits(queue.receiver())
+    slot = key_slot(queue.partitions[0].keys[0])
+    source = cluster.master_of(slot)
+    target = next(node for node in cluster.masters if node.port != source.port)
+    try:
+        await asyncio.to_thread(migrate, slot, target)
+        await queue.send("a")
+        assert bodies(await task) == ["a"]
+    finally:
+        await asyncio.to_thread(migrate, slot, source)
 
 
 # -- the cost of waiting -----------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from sbredis.exceptions import (
 from sbredis.model import ServiceBusMessage
 from sbredis.servers import LocalServer
 from tests.aio.gates import Gate, stored_bodies
-from tests.aio.queues import Calls, both, in_memory, queue_at
+from tests.aio.queues import Calls, Queue, both, in_memory, queue_at
 from tests.aio.test_sending import flat
 from tests.transport.hand import turns
 
@@ -51,33 +51,31 @@ async def test_concurrent_sends_to_many_partitions_take_few_calls(url: str) -> N
 
 
 @in_memory
-async def test_the_first_send_is_not_delayed(url: str) -> None:
+async def test_the_first_send_is_not_delayed(queue: Queue, sender: ServiceBusSender) -> None:
     """The call of the first send is made within the next turns of the event loop. It does not wait for other sends."""
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        with Gate(queue.client) as gate:
-            gate.shut = True
-            first = sends(sender, "first")
-            await turns(4)
-            assert len(gate.arrived) == 1
-            gate.open()
-            await asyncio.gather(*first)
+    with Gate(queue.client) as gate:
+        gate.shut = True
+        first = sends(sender, "first")
+        await turns(4)
+        assert len(gate.arrived) == 1
+        gate.open()
+        await asyncio.gather(*first)
 
 
 @in_memory
-async def test_all_sends_that_wait_share_the_second_call(url: str) -> None:
+async def test_all_sends_that_wait_share_the_second_call(queue: Queue, sender: ServiceBusSender) -> None:
     """The first call has one send, because the others came later. They are not divided into smaller calls."""
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        with Gate(queue.client) as gate:
-            gate.shut = True
-            tasks = sends(sender, "0")
-            await gate.reached()
-            tasks += sends(sender, *map(str, range(1, 101)))
-            await gate.reached(2)
-            gate.open()
-            await asyncio.gather(*tasks)
-            sizes = [sum(isinstance(each, bytes) for each in call.arguments[6:]) for call in gate.arrived]
-            assert sizes == [1, 100]
-        assert sorted(map(int, flat(await stored_bodies(queue)))) == list(range(101))
+    with Gate(queue.client) as gate:
+        gate.shut = True
+        tasks = sends(sender, "0")
+        await gate.reached()
+        tasks += sends(sender, *map(str, range(1, 101)))
+        await gate.reached(2)
+        gate.open()
+        await asyncio.gather(*tasks)
+        sizes = [sum(isinstance(each, bytes) for each in call.arguments[6:]) for call in gate.arrived]
+        assert sizes == [1, 100]
+    assert sorted(map(int, flat(await stored_bodies(queue)))) == list(range(101))
 
 
 @in_memory
@@ -115,14 +113,13 @@ async def test_a_call_stays_within_the_limits_of_the_script(url: str) -> None:
 
 
 @both
-async def test_several_senders_share_calls(url: str, *, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        senders = [queue.client.get_queue_sender("q") for _ in range(20)]
-        await asyncio.gather(*(sender.send_messages([]) for sender in senders))
-        with Calls(queue.transport) as calls:
-            await asyncio.gather(*(task for sender in senders for task in sends(sender, *"abcdefghij")))
-        assert calls.by_script["send"] <= 8
-        assert len(flat(await stored_bodies(queue))) == 200
+async def test_several_senders_share_calls(queue: Queue) -> None:
+    senders = [queue.client.get_queue_sender("q") for _ in range(20)]
+    await asyncio.gather(*(sender.send_messages([]) for sender in senders))
+    with Calls(queue.transport) as calls:
+        await asyncio.gather(*(task for sender in senders for task in sends(sender, *"abcdefghij")))
+    assert calls.by_script["send"] <= 8
+    assert len(flat(await stored_bodies(queue))) == 200
 
 
 # -- the error of each caller ------------------------------------------------------------------------------------------
@@ -162,24 +159,23 @@ async def test_each_caller_gets_an_error_object_of_its_own(url: str) -> None:
 
 @in_memory
 async def test_an_unexpected_error_reaches_the_caller_instead_of_leaving_it_waiting(
-    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    queue: Queue, sender: ServiceBusSender, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        await sender.send_messages([])
-        lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
-        with monkeypatch.context() as patched:
+    await sender.send_messages([])
+    lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
+    with monkeypatch.context() as patched:
 
-            def broken(*_: Any) -> None:
-                raise ZeroDivisionError("oh")
+        def broken(*_: Any) -> None:
+            raise ZeroDivisionError("oh")
 
-            patched.setattr(lane, "answer", broken)
-            (error,) = await ended(sends(sender, "a"))
-        assert isinstance(error, ServiceBusError)
-        assert error.outcome is Outcome.UNKNOWN
-        assert "A defect in sbredis: ZeroDivisionError: oh" in str(error)
-        assert "failed because of a defect" in caplog.text
-        assert sender.in_flight == 0
-        await asyncio.gather(*sends(sender, "b"))
+        patched.setattr(lane, "answer", broken)
+        (error,) = await ended(sends(sender, "a"))
+    assert isinstance(error, ServiceBusError)
+    assert error.outcome is Outcome.UNKNOWN
+    assert "A defect in sbredis: ZeroDivisionError: oh" in str(error)
+    assert "failed because of a defect" in caplog.text
+    assert sender.in_flight == 0
+    await asyncio.gather(*sends(sender, "b"))
 
 
 @contextmanager
@@ -203,29 +199,28 @@ def failing_encoding(lane: SendLane, error: Exception, *bodies: bytes) -> Iterat
 
 @in_memory
 async def test_a_message_that_cannot_be_encoded_fails_without_affecting_others(
-    url: str, caplog: pytest.LogCaptureFixture
+    queue: Queue, sender: ServiceBusSender, caplog: pytest.LogCaptureFixture
 ) -> None:
     """This message is never sent. Its neighbours are sent in their order, and the lane continues normally."""
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        await sender.send_messages([])
-        lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
-        bodies = [f"{number:02}" for number in range(20)]
-        with failing_encoding(lane, ZeroDivisionError("oh"), b"03", b"17", b"18"), Calls(queue.transport) as calls:
-            found = await ended(sends(sender, *bodies))
-        failed = {body: error for body, error in zip(bodies, found, strict=True) if error is not None}
-        assert sorted(failed) == ["03", "17", "18"]
-        for error in failed.values():
-            assert isinstance(error, ServiceBusError)
-            assert (error.outcome, error.is_transient, error.entity) == (Outcome.NEVER_SENT, False, "q")
-            assert "A defect in sbredis: ZeroDivisionError: oh" in str(error)
-        assert len({id(error) for error in failed.values()}) == 3
-        assert sender.in_flight == 0
-        assert flat(await stored_bodies(queue)) == [body for body in bodies if body not in failed]
-        # The log has one line for each shared call, but no line for each attempt.
-        assert 1 <= sum("failed because of a defect" in record.getMessage() for record in caplog.records) <= 2
-        # No call was refused because its number was out of sequence.
-        made = [pipeline._number for pipeline in lane._pipelines]
-        assert sum(made) == calls.by_script["send"]
+    await sender.send_messages([])
+    lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
+    bodies = [f"{number:02}" for number in range(20)]
+    with failing_encoding(lane, ZeroDivisionError("oh"), b"03", b"17", b"18"), Calls(queue.transport) as calls:
+        found = await ended(sends(sender, *bodies))
+    failed = {body: error for body, error in zip(bodies, found, strict=True) if error is not None}
+    assert sorted(failed) == ["03", "17", "18"]
+    for error in failed.values():
+        assert isinstance(error, ServiceBusError)
+        assert (error.outcome, error.is_transient, error.entity) == (Outcome.NEVER_SENT, False, "q")
+        assert "A defect in sbredis: ZeroDivisionError: oh" in str(error)
+    assert len({id(error) for error in failed.values()}) == 3
+    assert sender.in_flight == 0
+    assert flat(await stored_bodies(queue)) == [body for body in bodies if body not in failed]
+    # The log has one line for each shared call, but no line for each attempt.
+    assert 1 <= sum("failed because of a defect" in record.getMessage() for record in caplog.records) <= 2
+    # No call was refused because its number was out of sequence.
+    made = [pipeline._number for pipeline in lane._pipelines]
+    assert sum(made) == calls.by_script["send"]
 
 
 @in_memory
@@ -251,28 +246,27 @@ async def test_an_invalid_due_time_is_an_error_for_its_sender_only(url: str, cap
 
 @in_memory
 async def test_an_unexpected_error_after_a_refused_call_is_reported_as_refused(
-    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    queue: Queue, sender: ServiceBusSender, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In the registry there is a record that this release cannot read. The call was refused, so it did not run."""
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        await sender.send_messages([])
-        record = queue.entity.record
-        async with queue.other_client() as other:
-            settings = record.settings.__class__(max_delivery_count=3)
-            await other._connection.namespace.update_entity(record, settings)
-        with monkeypatch.context() as patched:
+    await sender.send_messages([])
+    record = queue.entity.record
+    async with queue.other_client() as other:
+        settings = record.settings.__class__(max_delivery_count=3)
+        await other._connection.namespace.update_entity(record, settings)
+    with monkeypatch.context() as patched:
 
-            async def broken(*_: Any) -> None:
-                raise ZeroDivisionError("oh")
+        async def broken(*_: Any) -> None:
+            raise ZeroDivisionError("oh")
 
-            patched.setattr(queue.entity, "reload", broken)
-            (error,) = await ended(sends(sender, "a"))
-        assert isinstance(error, ServiceBusError)
-        assert error.outcome is Outcome.REFUSED
-        assert "A defect in sbredis: ZeroDivisionError: oh" in str(error)
-        assert "failed because of a defect" in caplog.text
-        await asyncio.gather(*sends(sender, "b"))
-        assert flat(await stored_bodies(queue)) == ["b"]
+        patched.setattr(queue.entity, "reload", broken)
+        (error,) = await ended(sends(sender, "a"))
+    assert isinstance(error, ServiceBusError)
+    assert error.outcome is Outcome.REFUSED
+    assert "A defect in sbredis: ZeroDivisionError: oh" in str(error)
+    assert "failed because of a defect" in caplog.text
+    await asyncio.gather(*sends(sender, "b"))
+    assert flat(await stored_bodies(queue)) == ["b"]
 
 
 # -- time --------------------------------------------------------------------------------------------------------------

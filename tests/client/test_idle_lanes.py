@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 
+from sbredis.aio import ServiceBusSender
 from sbredis.client import CallJob, PartitionClient
 from sbredis.engine import CallId, Counts, Partition, Request
 from sbredis.exceptions import (
@@ -67,12 +68,11 @@ async def idle_partition(queue: Queue) -> PartitionClient:
     return partition
 
 
-async def test_the_call_of_an_idle_lane_is_sent_before_the_caller_waits(url: str) -> None:
-    async with queue_at(url) as queue:
-        partition = await idle_partition(queue)
-        future = submitted(partition, counting())
-        assert not is_idle(queue)
-        assert (await future).active == 0
+async def test_the_call_of_an_idle_lane_is_sent_before_the_caller_waits(queue: Queue) -> None:
+    partition = await idle_partition(queue)
+    future = submitted(partition, counting())
+    assert not is_idle(queue)
+    assert (await future).active == 0
 
 
 async def test_the_reply_is_passed_on_when_it_is_read(server: LocalServer) -> None:
@@ -92,15 +92,14 @@ async def test_the_reply_is_passed_on_when_it_is_read(server: LocalServer) -> No
         assert ended == [True]
 
 
-async def test_jobs_that_come_during_the_call_share_the_next_one(url: str) -> None:
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        await sender.send_messages(ServiceBusMessage("first"))
-        await eventually(lambda: is_idle(queue))
-        sends = [asyncio.create_task(sender.send_messages(ServiceBusMessage(str(each)))) for each in range(5)]
-        await asyncio.gather(*sends)
-        assert await stored_bodies(queue) == [["first", "0", "1", "2", "3", "4"]]
-        lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
-        assert sum(pipeline._number for pipeline in lane._pipelines) == 3
+async def test_jobs_that_come_during_the_call_share_the_next_one(queue: Queue, sender: ServiceBusSender) -> None:
+    await sender.send_messages(ServiceBusMessage("first"))
+    await eventually(lambda: is_idle(queue))
+    sends = [asyncio.create_task(sender.send_messages(ServiceBusMessage(str(each)))) for each in range(5)]
+    await asyncio.gather(*sends)
+    assert await stored_bodies(queue) == [["first", "0", "1", "2", "3", "4"]]
+    lane = queue.entity.partition_client(queue.entity.numbers[0]).sending
+    assert sum(pipeline._number for pipeline in lane._pipelines) == 3
 
 
 async def test_sends_that_begin_together_go_to_one_partition(server: LocalServer) -> None:
@@ -153,44 +152,41 @@ async def test_a_call_that_loses_its_answer_is_repeated_and_runs_once(server: Lo
         assert flat(await stored_bodies(queue)) == ["x", "y"]
 
 
-async def test_the_obstacle_to_a_call_is_removed(url: str) -> None:
+async def test_the_obstacle_to_a_call_is_removed(queue: Queue, sender: ServiceBusSender) -> None:
     """Another client has changed the settings, so the partition refuses the call, and the client reads them again."""
-    async with queue_at(url) as queue, queue.client.get_queue_sender("q") as sender:
-        await sender.send_messages(ServiceBusMessage("x"))
-        await changed(queue, max_delivery_count=3)
-        await eventually(lambda: is_idle(queue))
-        await sender.send_messages(ServiceBusMessage("y"))
-        assert flat(await stored_bodies(queue)) == ["x", "y"]
+    await sender.send_messages(ServiceBusMessage("x"))
+    await changed(queue, max_delivery_count=3)
+    await eventually(lambda: is_idle(queue))
+    await sender.send_messages(ServiceBusMessage("y"))
+    assert flat(await stored_bodies(queue)) == ["x", "y"]
 
 
-async def test_a_call_that_cannot_be_made_or_read_fails_alone(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    async with queue_at(url) as queue:
-        partition = await idle_partition(queue)
+async def test_a_call_that_cannot_be_made_or_read_fails_alone(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    partition = await idle_partition(queue)
 
-        def broken(*_: object) -> Any:
-            raise ZeroDivisionError("broken")
+    def broken(*_: object) -> Any:
+        raise ZeroDivisionError("broken")
 
-        unreadable = submitted(partition, counting(broken))
-        with pytest.raises(DataLayoutError, match="The reply of the script 'count' cannot be read") as refused:
-            await unreadable
-        assert refused.value.outcome is Outcome.UNKNOWN
-        await eventually(lambda: is_idle(queue))
-        unmade = submitted(partition, CallJob(broken, asyncio.get_running_loop().time() + 20))
-        with pytest.raises(ServiceBusError, match="ZeroDivisionError") as raised:
-            await unmade
-        assert raised.value.outcome is Outcome.NEVER_SENT
-        assert (await submitted(partition, counting())).active == 0
-        assert caplog.text.count("a call failed because of a defect") == 1
+    unreadable = submitted(partition, counting(broken))
+    with pytest.raises(DataLayoutError, match="The reply of the script 'count' cannot be read") as refused:
+        await unreadable
+    assert refused.value.outcome is Outcome.UNKNOWN
+    await eventually(lambda: is_idle(queue))
+    unmade = submitted(partition, CallJob(broken, asyncio.get_running_loop().time() + 20))
+    with pytest.raises(ServiceBusError, match="ZeroDivisionError") as raised:
+        await unmade
+    assert raised.value.outcome is Outcome.NEVER_SENT
+    assert (await submitted(partition, counting())).active == 0
+    assert caplog.text.count("a call failed because of a defect") == 1
 
 
-async def test_a_lane_that_is_dropped_during_its_call_completes_the_call(url: str) -> None:
-    async with queue_at(url) as queue:
-        partition = await idle_partition(queue)
-        future = submitted(partition, counting())
-        lane = partition.calling("x")
-        partition.dismiss("x")
-        assert (await future).active == 0
-        await eventually(lambda: not lane.busy)
+async def test_a_lane_that_is_dropped_during_its_call_completes_the_call(queue: Queue) -> None:
+    partition = await idle_partition(queue)
+    future = submitted(partition, counting())
+    lane = partition.calling("x")
+    partition.dismiss("x")
+    assert (await future).active == 0
+    await eventually(lambda: not lane.busy)
 
 
 async def test_closing_the_client_ends_the_call(server: LocalServer) -> None:

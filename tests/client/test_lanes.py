@@ -259,28 +259,27 @@ async def test_closing_the_client_does_not_end_a_send_that_has_already_ended(url
 @both
 @in_memory
 @pytest.mark.parametrize("connected", [False, True])
-async def test_a_send_may_be_cancelled_at_every_step(url: str, *, partitioned: bool, connected: bool) -> None:
+async def test_a_send_may_be_cancelled_at_every_step(queue: Queue, connected: bool) -> None:
     """The message is sent once or not at all. Nothing stays reserved, and later messages are sent."""
-    async with queue_at(url, partitioned=partitioned) as queue:
-        sent = 0
-        for steps in range(31):
-            client = queue.client if connected else queue.other_client()
-            sender = client.get_queue_sender("q", max_in_flight=1)
-            task = asyncio.create_task(sender.send_messages(ServiceBusMessage(f"x{steps}")))
-            behind = asyncio.create_task(sender.send_messages(ServiceBusMessage(f"y{steps}")))
-            await turns(steps)
-            task.cancel()
-            await asyncio.wait((task,))
-            sent += not task.cancelled()
-            await behind
-            await sender.close()
-            assert sender.in_flight == 0
-            if not connected:
-                await client.close()
-        found = flat(await stored_bodies(queue))
-        assert len(found) == len(set(found))
-        assert [body for body in found if body.startswith("y")] == sorted(f"y{steps}" for steps in range(31))
-        assert len([body for body in found if body.startswith("x")]) >= sent
+    sent = 0
+    for steps in range(31):
+        client = queue.client if connected else queue.other_client()
+        sender = client.get_queue_sender("q", max_in_flight=1)
+        task = asyncio.create_task(sender.send_messages(ServiceBusMessage(f"x{steps}")))
+        behind = asyncio.create_task(sender.send_messages(ServiceBusMessage(f"y{steps}")))
+        await turns(steps)
+        task.cancel()
+        await asyncio.wait((task,))
+        sent += not task.cancelled()
+        await behind
+        await sender.close()
+        assert sender.in_flight == 0
+        if not connected:
+            await client.close()
+    found = flat(await stored_bodies(queue))
+    assert len(found) == len(set(found))
+    assert [body for body in found if body.startswith("y")] == sorted(f"y{steps}" for steps in range(31))
+    assert len([body for body in found if body.startswith("x")]) >= sent
 
 
 @in_memory
@@ -303,24 +302,23 @@ async def test_lists_schedules_and_cancellations_may_be_cancelled_at_every_step(
 
 
 @in_memory
-async def test_a_cancelled_close_can_be_repeated(url: str) -> None:
-    async with queue_at(url) as queue:
-        sender = queue.client.get_queue_sender("q")
-        await sender.send_messages([])
-        with Gate(queue.client) as gate:
-            gate.shut = True
-            send = asyncio.create_task(sender.send_messages(ServiceBusMessage("x")))
-            await gate.reached()
-            closing = asyncio.create_task(sender.close())
-            await turns()
-            closing.cancel()
-            await asyncio.wait((closing,))
-            with pytest.raises(ValueError, match="closed"):
-                await sender.send_messages(ServiceBusMessage("y"))
-            gate.open()
-            await sender.close()
-            assert send.done()
-            await send
+async def test_a_cancelled_close_can_be_repeated(queue: Queue) -> None:
+    sender = queue.client.get_queue_sender("q")
+    await sender.send_messages([])
+    with Gate(queue.client) as gate:
+        gate.shut = True
+        send = asyncio.create_task(sender.send_messages(ServiceBusMessage("x")))
+        await gate.reached()
+        closing = asyncio.create_task(sender.close())
+        await turns()
+        closing.cancel()
+        await asyncio.wait((closing,))
+        with pytest.raises(ValueError, match="closed"):
+            await sender.send_messages(ServiceBusMessage("y"))
+        gate.open()
+        await sender.close()
+        assert send.done()
+        await send
 
 
 @in_memory
@@ -338,22 +336,21 @@ async def test_a_send_that_times_out_at_any_stage_leaves_nothing_in_flight(url: 
 
 
 @in_memory
-async def test_lane_names_of_a_client_are_unique(url: str) -> None:
+async def test_lane_names_of_a_client_are_unique(queue: Queue) -> None:
     """Names stay unique after many restarts. Otherwise a call could be mistaken for the repetition of a call in another
     lane.
     """
-    async with queue_at(url) as queue:
-        partition_client = queue.entity.partition_client(queue.entity.numbers[0])
-        lanes: list[Lane[Any, Any]] = [
-            partition_client.sending,
-            partition_client.renewing,
-            partition_client.settling("complete"),
-        ]
-        lanes += [partition_client.calling(letter) for letter in ("i1", "i11", "i111", "y1", "q")]
-        names: list[str] = []
-        for lane in lanes:
-            for pipeline in lane._pipelines:
-                for _ in range(120):
-                    names.append(pipeline._name)
-                    pipeline._start_lane()
-        assert len(set(names)) == len(names)
+    partition_client = queue.entity.partition_client(queue.entity.numbers[0])
+    lanes: list[Lane[Any, Any]] = [
+        partition_client.sending,
+        partition_client.renewing,
+        partition_client.settling("complete"),
+    ]
+    lanes += [partition_client.calling(letter) for letter in ("i1", "i11", "i111", "y1", "q")]
+    names: list[str] = []
+    for lane in lanes:
+        for pipeline in lane._pipelines:
+            for _ in range(120):
+                names.append(pipeline._name)
+                pipeline._start_lane()
+    assert len(set(names)) == len(names)

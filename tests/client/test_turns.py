@@ -12,7 +12,7 @@ from sbredis.aio import ServiceBusReceiver
 from sbredis.client._turns import LaterTurns, TurnShare
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import taking_of
-from tests.aio.queues import at_rest, bodies, in_memory, queue_at
+from tests.aio.queues import Queue, at_rest, bodies, in_memory
 from tests.waiting import eventually
 
 
@@ -130,21 +130,20 @@ async def test_later_work_is_done_once_in_the_order_of_its_times() -> None:
 
 
 @in_memory
-async def test_a_receiver_ends_although_its_closing_was_cancelled_in_a_crowd(url: str) -> None:
-    async with queue_at(url) as queue:
-        receiver = queue.receiver()
-        assert await receiver.receive_messages(1, 0.01) == []
-        turns = queue.client._connection.turns
-        for _ in range(500):
-            turns.soon(lambda: None)
-        closing = asyncio.ensure_future(receiver.close())
-        await asyncio.sleep(0)
-        closing.cancel()
-        await asyncio.wait((closing,))
-        assert closing.cancelled()
-        assert turns.crowded
-        await eventually(lambda: receiver not in queue.client._children)
-        await receiver.close()
+async def test_a_receiver_ends_although_its_closing_was_cancelled_in_a_crowd(queue: Queue) -> None:
+    receiver = queue.receiver()
+    assert await receiver.receive_messages(1, 0.01) == []
+    turns = queue.client._connection.turns
+    for _ in range(500):
+        turns.soon(lambda: None)
+    closing = asyncio.ensure_future(receiver.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait((closing,))
+    assert closing.cancelled()
+    assert turns.crowded
+    await eventually(lambda: receiver not in queue.client._children)
+    await receiver.close()
 
 
 async def most_in_a_turn(receivers: Sequence[ServiceBusReceiver], done: Callable[[ServiceBusReceiver], bool]) -> int:
@@ -158,99 +157,94 @@ async def most_in_a_turn(receivers: Sequence[ServiceBusReceiver], done: Callable
 
 
 @in_memory
-async def test_very_many_receivers_close_in_many_turns(url: str) -> None:
-    async with queue_at(url) as queue:
-        receivers = [queue.receiver() for _ in range(500)]
-        assert await asyncio.gather(*(receiver.receive_messages(1, 0.01) for receiver in receivers)) == [[]] * 500
-        closing = [asyncio.ensure_future(receiver.close()) for receiver in receivers]
-        assert await most_in_a_turn(receivers, lambda receiver: receiver not in queue.client._children) <= 100
-        await asyncio.gather(*closing)
+async def test_very_many_receivers_close_in_many_turns(queue: Queue) -> None:
+    receivers = [queue.receiver() for _ in range(500)]
+    assert await asyncio.gather(*(receiver.receive_messages(1, 0.01) for receiver in receivers)) == [[]] * 500
+    closing = [asyncio.ensure_future(receiver.close()) for receiver in receivers]
+    assert await most_in_a_turn(receivers, lambda receiver: receiver not in queue.client._children) <= 100
+    await asyncio.gather(*closing)
 
 
 @in_memory
 @pytest.mark.parametrize("again", [False, True], ids=["for the first time", "again"])
-async def test_very_many_receivers_ask_in_many_turns(url: str, again: bool) -> None:
+async def test_very_many_receivers_ask_in_many_turns(queue: Queue, again: bool) -> None:
     def asks(receiver: ServiceBusReceiver) -> bool:
         inbox = receiver._inbox
         return inbox is not None and (not again or inbox.callers.demand > 0)
 
-    async with queue_at(url) as queue:
-        receivers = [queue.receiver() for _ in range(500)]
-        if again:
-            assert await asyncio.gather(*(receiver.receive_messages(1, 0.01) for receiver in receivers)) == [[]] * 500
-        calls = [asyncio.ensure_future(receiver.receive_messages(1, 60)) for receiver in receivers]
-        assert await most_in_a_turn(receivers, asks) <= 100
-        for call in calls:
-            call.cancel()
-        await asyncio.wait(calls)
+    receivers = [queue.receiver() for _ in range(500)]
+    if again:
+        assert await asyncio.gather(*(receiver.receive_messages(1, 0.01) for receiver in receivers)) == [[]] * 500
+    calls = [asyncio.ensure_future(receiver.receive_messages(1, 60)) for receiver in receivers]
+    assert await most_in_a_turn(receivers, asks) <= 100
+    for call in calls:
+        call.cancel()
+    await asyncio.wait(calls)
 
 
 @in_memory
 @pytest.mark.parametrize("end", ["closed", "ended", "let go", "cancelled"])
-async def test_a_call_that_waits_for_its_turn_ends_like_one_that_waits_for_messages(url: str, end: str) -> None:
-    async with queue_at(url) as queue:
-        receiver = queue.receiver()
-        assert await receiver.receive_messages(1, 0.01) == []
-        inbox = receiver._inbox
-        assert inbox is not None
-        turns = queue.client._connection.turns
-        for _ in range(500):
-            turns.soon(lambda: None)
-        call = asyncio.ensure_future(receiver.receive_messages(1, 900))
-        await asyncio.sleep(0)
-        assert (inbox.callers.demand, turns.crowded) == (0, True)
-        closing: asyncio.Future[None] | None = None
-        if end == "closed":
-            closing = asyncio.ensure_future(receiver.close())
-        elif end == "ended":
-            taking_of(receiver).end_waits()
-        elif end == "let go":
-            await inbox.let_go()
-            assert call.done()
-        else:
-            call.cancel()
-        _, waiting = await asyncio.wait((call,), timeout=60)
-        assert not waiting
-        if closing is not None:
-            await closing
-            assert "The receiver was closed" in str(call.exception())
-        else:
-            assert call.cancelled() if end == "cancelled" else call.result() == []
-        assert not inbox.callers
+async def test_a_call_that_waits_for_its_turn_ends_like_one_that_waits_for_messages(queue: Queue, end: str) -> None:
+    receiver = queue.receiver()
+    assert await receiver.receive_messages(1, 0.01) == []
+    inbox = receiver._inbox
+    assert inbox is not None
+    turns = queue.client._connection.turns
+    for _ in range(500):
+        turns.soon(lambda: None)
+    call = asyncio.ensure_future(receiver.receive_messages(1, 900))
+    await asyncio.sleep(0)
+    assert (inbox.callers.demand, turns.crowded) == (0, True)
+    closing: asyncio.Future[None] | None = None
+    if end == "closed":
+        closing = asyncio.ensure_future(receiver.close())
+    elif end == "ended":
+        taking_of(receiver).end_waits()
+    elif end == "let go":
+        await inbox.let_go()
+        assert call.done()
+    else:
+        call.cancel()
+    _, waiting = await asyncio.wait((call,), timeout=60)
+    assert not waiting
+    if closing is not None:
+        await closing
+        assert "The receiver was closed" in str(call.exception())
+    else:
+        assert call.cancelled() if end == "cancelled" else call.result() == []
+    assert not inbox.callers
 
 
 @in_memory
 @pytest.mark.parametrize("before", [50, 5000])
-async def test_a_call_asks_once_even_if_its_time_ends_before_its_turn(url: str, before: int) -> None:
-    async with queue_at(url) as queue:
-        receiver = queue.receiver()
-        assert await receiver.receive_messages(1, 0.01) == []
-        await at_rest(receiver)
-        await queue.send("a")
-        turns = queue.client._connection.turns
-        for _ in range(before):
-            turns.soon(lambda: None)
-        assert bodies(await receiver.receive_messages(1, 1e-6)) == ["a"]
-        for _ in range(before):
-            turns.soon(lambda: None)
-        assert await receiver.receive_messages(1, 1e-6) == []
+async def test_a_call_asks_once_even_if_its_time_ends_before_its_turn(queue: Queue, before: int) -> None:
+    receiver = queue.receiver()
+    assert await receiver.receive_messages(1, 0.01) == []
+    await at_rest(receiver)
+    await queue.send("a")
+    turns = queue.client._connection.turns
+    for _ in range(before):
+        turns.soon(lambda: None)
+    assert bodies(await receiver.receive_messages(1, 1e-6)) == ["a"]
+    for _ in range(before):
+        turns.soon(lambda: None)
+    assert await receiver.receive_messages(1, 1e-6) == []
 
 
 @in_memory
-async def test_a_waiting_call_ends_before_the_closing_of_its_receiver_gets_its_turn(url: str) -> None:
+async def test_a_waiting_call_ends_before_the_closing_of_its_receiver_gets_its_turn(queue: Queue) -> None:
     """It must get no message any more, because the receiver does not settle it."""
-    async with queue_at(url) as queue:
-        receiver = queue.receiver()
-        call = asyncio.ensure_future(receiver.receive_messages(1, 900))
-        await queue.wait_for_waiters()
-        turns = queue.client._connection.turns
-        for _ in range(5000):
-            turns.soon(lambda: None)
-        closing = asyncio.ensure_future(receiver.close())
-        with pytest.raises(ServiceBusError, match="The receiver was closed"):
-            await call
-        assert turns.crowded
-        assert not closing.done()
-        await queue.send("a")
-        await closing
-        assert await queue.counts_are(1, 0)
+    receiver = queue.receiver()
+    call = asyncio.ensure_future(receiver.receive_messages(1, 900))
+    await queue.wait_for_waiters()
+    turns = queue.client._connection.turns
+    for _ in range(5000):
+        turns.soon(lambda: None)
+    closing = asyncio.ensure_future(receiver.close())
+    with pytest.raises(ServiceBusError, match="The receiver was closed"):
+        await call
+    assert turns.crowded
+    assert not closing.done()
+    await queue.send("a")
+    await closing
+    assert await queue.counts_are(1, 0)

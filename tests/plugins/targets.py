@@ -41,6 +41,7 @@ MARKERS = (
     "conformance: one of the suite that make test runs on every target and every server (tests/plugins/targets.py)",
     "everywhere(reason): run over a cluster too; the reason says what a cluster can change (tests/plugins/targets.py)",
     "memory(reason): run in memory only; the reason says which other tests run on servers",
+    "queue_with(**options): the options of the fixture queue (tests/aio/given.py)",
     "both_shapes: run with an entity of one partition and with a partitioned one (tests/plugins/targets.py)",
 )
 

@@ -14,7 +14,7 @@ from sbredis.engine import SessionIdMissingError
 from sbredis.exceptions import MessageLockLostError, MessagingEntityNotFoundError, ServiceBusError, SessionLockLostError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of
 from tests.aio.gates import Gate
-from tests.aio.queues import PATIENT, bodies, both, exists, in_memory, queue_at
+from tests.aio.queues import PATIENT, Queue, bodies, both, exists, in_memory, queue_at
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.everywhere("a receiver follows its queue to partitions on other nodes")
@@ -22,25 +22,24 @@ pytestmark = pytest.mark.everywhere("a receiver follows its queue to partitions 
 
 @pytest.mark.slow
 @both
-async def test_a_receiver_continues_to_receive_from_the_recreated_queue(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        receiver, sender = queue.receiver(), queue.client.get_queue_sender(queue.entity.name)
-        await queue.send("before")
-        (message,) = await receiver.receive_messages(1, 60)
-        await receiver.complete_message(message)
-        namespace = queue.client._connection.namespace
-        await namespace.delete_entity(queue.entity.name)
-        await queue.client.ensure_queue(queue.entity.name, enable_partitioning=not partitioned)
-        with pytest.raises(
-            ServiceBusError, match="for the new entity again"
-        ) as raised:  # this message is on its way to the deleted partitions
-            await sender.send_messages(ServiceBusMessage("old"))
-        assert raised.value.is_transient
-        await sender.send_messages(ServiceBusMessage("new"))
-        (message,) = await receiver.receive_messages(1, 60)
-        assert message.body == b"new"
-        await receiver.complete_message(message)
-        assert await receiver.receive_messages(1, 0.1) == []
+async def test_a_receiver_continues_to_receive_from_the_recreated_queue(queue: Queue, partitioned: bool) -> None:
+    receiver, sender = queue.receiver(), queue.client.get_queue_sender(queue.entity.name)
+    await queue.send("before")
+    (message,) = await receiver.receive_messages(1, 60)
+    await receiver.complete_message(message)
+    namespace = queue.client._connection.namespace
+    await namespace.delete_entity(queue.entity.name)
+    await queue.client.ensure_queue(queue.entity.name, enable_partitioning=not partitioned)
+    with pytest.raises(
+        ServiceBusError, match="for the new entity again"
+    ) as raised:  # this message is on its way to the deleted partitions
+        await sender.send_messages(ServiceBusMessage("old"))
+    assert raised.value.is_transient
+    await sender.send_messages(ServiceBusMessage("new"))
+    (message,) = await receiver.receive_messages(1, 60)
+    assert message.body == b"new"
+    await receiver.complete_message(message)
+    assert await receiver.receive_messages(1, 0.1) == []
 
 
 @in_memory
@@ -77,43 +76,41 @@ async def test_a_receiver_learns_that_a_topic_has_replaced_its_queue(url: str, s
 
 
 @both
-async def test_create_if_missing_recreates_the_queue_of_a_receiver(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        receiver = queue.receiver(create_if_missing={"enable_partitioning": not partitioned})
-        other = queue.receiver()
-        assert await receiver.receive_messages(1, 0) == []
-        await queue.client._connection.namespace.delete_entity(queue.entity.name)
-        with pytest.raises(MessagingEntityNotFoundError):
-            await other.receive_messages(1, 60)
-        receiving = asyncio.create_task(receiver.receive_messages(1, 60))
-        await eventually(lambda: exists(queue.client, queue.entity.name))
-        await queue.client.get_queue_sender(queue.entity.name).send_messages(ServiceBusMessage("new"))
-        assert [message.body for message in await receiving] == [b"new"]
+async def test_create_if_missing_recreates_the_queue_of_a_receiver(queue: Queue, partitioned: bool) -> None:
+    receiver = queue.receiver(create_if_missing={"enable_partitioning": not partitioned})
+    other = queue.receiver()
+    assert await receiver.receive_messages(1, 0) == []
+    await queue.client._connection.namespace.delete_entity(queue.entity.name)
+    with pytest.raises(MessagingEntityNotFoundError):
+        await other.receive_messages(1, 60)
+    receiving = asyncio.create_task(receiver.receive_messages(1, 60))
+    await eventually(lambda: exists(queue.client, queue.entity.name))
+    await queue.client.get_queue_sender(queue.entity.name).send_messages(ServiceBusMessage("new"))
+    assert [message.body for message in await receiving] == [b"new"]
 
 
 @in_memory
 @pytest.mark.parametrize("partitioned", [False, True])
-async def test_a_message_is_settled_only_in_the_partition_that_it_came_from(url: str, partitioned: bool) -> None:
-    async with queue_at(url, partitioned=partitioned) as queue:
-        receiver, sender = queue.receiver(), queue.client.get_queue_sender(queue.entity.name)
-        for _ in range(20):
-            await queue.send("old")
-        first, *others = await receiver.receive_messages(20, 60)
-        await queue.client._connection.namespace.delete_entity(queue.entity.name)
-        await queue.client.ensure_queue(queue.entity.name, enable_partitioning=not partitioned)
-        with pytest.raises(MessagingEntityNotFoundError, match="that were received from the old entity are gone"):
-            await receiver.complete_message(first)  # this call finds the new queue
-        for message in others:
-            same = hold_of(message).reception.link.number in queue.entity.numbers
-            number = f"The lock on message {message.sequence_number} has ended"
-            with pytest.raises(
-                MessageLockLostError if same else MessagingEntityNotFoundError, match=number if same else "are gone"
-            ):
-                await receiver.complete_message(message)
-        await sender.send_messages(ServiceBusMessage("new"))
-        (message,) = await receiver.receive_messages(1, 60)
-        assert message.body == b"new"
-        await receiver.complete_message(message)
+async def test_a_message_is_settled_only_in_the_partition_that_it_came_from(queue: Queue, partitioned: bool) -> None:
+    receiver, sender = queue.receiver(), queue.client.get_queue_sender(queue.entity.name)
+    for _ in range(20):
+        await queue.send("old")
+    first, *others = await receiver.receive_messages(20, 60)
+    await queue.client._connection.namespace.delete_entity(queue.entity.name)
+    await queue.client.ensure_queue(queue.entity.name, enable_partitioning=not partitioned)
+    with pytest.raises(MessagingEntityNotFoundError, match="that were received from the old entity are gone"):
+        await receiver.complete_message(first)  # this call finds the new queue
+    for message in others:
+        same = hold_of(message).reception.link.number in queue.entity.numbers
+        number = f"The lock on message {message.sequence_number} has ended"
+        with pytest.raises(
+            MessageLockLostError if same else MessagingEntityNotFoundError, match=number if same else "are gone"
+        ):
+            await receiver.complete_message(message)
+    await sender.send_messages(ServiceBusMessage("new"))
+    (message,) = await receiver.receive_messages(1, 60)
+    assert message.body == b"new"
+    await receiver.complete_message(message)
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
@@ -148,21 +145,20 @@ async def test_a_session_is_lost_with_its_partition(url: str, partitioned: bool)
 
 
 @in_memory
-async def test_a_message_without_a_session_fails_alone_when_its_queue_has_sessions_now(url: str) -> None:
+async def test_a_message_without_a_session_fails_alone_when_its_queue_has_sessions_now(queue: Queue) -> None:
     """The client does not know yet that the queue was created again with sessions, so one call has all messages."""
-    async with queue_at(url) as queue:
-        await queue.send("before")
-        name = queue.entity.name
-        await queue.client._connection.namespace.delete_entity(name)
-        async with queue.other_client() as other:
-            await other.ensure_queue(name, requires_session=True)
-        sender = queue.client.get_queue_sender(name)
-        sessions = ["a", None, "a", "b"]
-        sends = [sender.send_messages(ServiceBusMessage("x", session_id=session)) for session in sessions]
-        outcomes = await asyncio.gather(*sends, return_exceptions=True)
-        assert [type(outcome) for outcome in outcomes] == [type(None), SessionIdMissingError, type(None), type(None)]
-        async with queue.client.get_queue_receiver(name, session_id="a") as receiver:
-            assert len(await receiver.receive_messages(2, 60)) == 2
+    await queue.send("before")
+    name = queue.entity.name
+    await queue.client._connection.namespace.delete_entity(name)
+    async with queue.other_client() as other:
+        await other.ensure_queue(name, requires_session=True)
+    sender = queue.client.get_queue_sender(name)
+    sessions = ["a", None, "a", "b"]
+    sends = [sender.send_messages(ServiceBusMessage("x", session_id=session)) for session in sessions]
+    outcomes = await asyncio.gather(*sends, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [type(None), SessionIdMissingError, type(None), type(None)]
+    async with queue.client.get_queue_receiver(name, session_id="a") as receiver:
+        assert len(await receiver.receive_messages(2, 60)) == 2
 
 
 @in_memory

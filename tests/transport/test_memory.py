@@ -47,6 +47,28 @@ async def test_arguments_of_any_bytes_arrive_also_in_calls_that_are_written_toge
     assert replies == [[*given[number:], b"%d" % number] for number in range(len(given))]
 
 
+async def test_scripts_read_fields_of_hashes_as_on_any_server() -> None:
+    """The server answers these commands itself, and leaves to fakeredis what it does not know."""
+    reads = Script("reads", "#!lua\nreturn redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))")
+    types = Script(
+        "types", "#!lua\nreturn type(redis.call('HGET', KEYS[1], 'no')) .. #redis.call('HMGET', KEYS[1], 1, 2)"
+    )
+    async with await open_transport("memory://one") as transport:
+        await transport.command("HSET", "h", "a", "1", "2", "", "c", "3")
+        assert await transport.call(reads, (b"h",), ["HMGET", "c", "no", "2", "c"]) == [b"3", None, b"", b"3"]
+        assert await transport.call(reads, (b"h",), ["HGET", "a"]) == b"1"
+        assert await transport.call(types, (b"h",)) == b"boolean2"
+        assert await transport.call(types, (b"none",)) == b"boolean2"
+        assert await transport.call(reads, (b"none",), ["HMGET", "a", "b"]) == [None, None]
+        await transport.command("SET", "text", "a")
+        for wrong in ["HGET"], ["HGET", "a", "b"], ["HMGET"]:
+            with pytest.raises(ServiceBusError, match="number of arg"):
+                await transport.call(reads, (b"h",), wrong)
+        for name in "HGET", "HMGET":
+            with pytest.raises(ServiceBusError, match="WRONGTYPE"):
+                await transport.call(reads, (b"text",), [name, "a"])
+
+
 async def test_a_command_that_fails_does_not_disturb_the_next_one() -> None:
     async with await open_transport("memory://one") as transport:
         wrong, right = transport.command("NOSUCH", "a"), transport.command("PING")

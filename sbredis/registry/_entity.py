@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, get_args, get_origin
 
@@ -187,7 +187,7 @@ def encode(description: EntityDescription) -> str:
     unread = dict(description.unread)
     beside = unread.pop("settings", {})
     known = {name: getattr(description, name) for name in _FIELDS}
-    settings = {name: value for name, value in asdict(description.settings).items() if name != "wide"}
+    settings = {name: getattr(description.settings, name) for name, _ in _SETTINGS if name != "wide"}
     known["settings"] = {**cast("Mapping[str, Json]", beside), **settings}
     return json.dumps({**unread, **known}, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
 

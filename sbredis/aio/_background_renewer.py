@@ -50,8 +50,8 @@ class BackgroundLockRenewer:
     knows the locks that the thread has seen; :meth:`cover` tells it of new ones at once. A test that moves the clock by
     hand gets no process.
 
-    The thread starts with ``async with``. It ends with :meth:`close`, and when the client is closed. An addition of
-    sbredis.
+    The thread starts with ``async with``; on a test bus whose clock stands still, it starts when the clock is moved. It
+    ends with :meth:`close`, and when the client is closed. An addition of sbredis.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class BackgroundLockRenewer:
         self._closed = False
         self._made_at = calling_line()
         self._detach_finalizer: Callable[[], object] = lambda: None
+        self._unwatch: Callable[[], object] = lambda: None
 
     async def __aenter__(self) -> Self:
         """Start the thread."""
@@ -102,12 +103,19 @@ class BackgroundLockRenewer:
             if self._patience is not None and connection.clock.kind == "server":
                 process = StandInProcess(connection.for_other_process(), str(connection.target), self._patience)
                 await process.start()
+            if connection.clock.still:  # nothing is due before the clock is moved, and most tests end without that
+                self._unwatch = connection.clock.when_moved(self._start)
+            else:
+                self._start(process)
+        return self
+
+    def _start(self, process: StandInProcess | None = None) -> None:
+        if self._thread is None:
             thread = self._thread = self._make(process)
             thread.start()
             finalizer = weakref.finalize(self, _forgotten, thread, self._made_at)
             finalizer.atexit = False
             self._detach_finalizer = finalizer.detach
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -129,6 +137,7 @@ class BackgroundLockRenewer:
     async def close(self) -> None:
         """Stop renewing, and wait for the end of the thread. Each lock lasts until its current end."""
         self._closed = True
+        self._unwatch()
         self._detach_finalizer()
         thread, self._thread = self._thread, None
         if thread is not None:

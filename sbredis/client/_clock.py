@@ -34,6 +34,11 @@ class Clock:
         """Return the seconds since 1970."""
         return time.time()
 
+    @property
+    def still(self) -> bool:
+        """Whether the clock stands still until a test moves it."""
+        return False
+
     def told(self) -> int | None:
         """Return the time that calls give to servers, in ms since 1970; ``None`` if servers use their own clocks."""
         return None

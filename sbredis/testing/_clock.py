@@ -39,6 +39,11 @@ class MovableClock(Clock):
         held = self._held
         return time.monotonic_ns() + self._ahead if held is None else held
 
+    @property
+    def still(self) -> bool:
+        """Whether the clock stands still until a test moves it."""
+        return self._held is not None
+
     @contextmanager
     def held(self) -> Generator[None]:
         """Let the clock stand still while the block runs, except when it is moved."""

@@ -340,7 +340,11 @@ class Connection:
         # A server holds a script until it ends, and the garbage collector of its Lua looks at all of them again and
         # again: a call takes a quarter longer if the server holds all scripts. So a connection loads only those that
         # every client calls at once. The other ones are loaded when a call needs them and the server lacks them.
-        scripts = await in_thread(every_script) if self.target.scripts == "all" else preloaded()
+        # The servers in memory share the scripts of the process, so there is almost always nothing to load.
+        if self.target.scripts == "all":
+            scripts = await in_thread(every_script)
+        else:
+            scripts = () if self.target.kind == "memory" else preloaded()
         library = whole_library() if self.target.has_library else None
         transport = await open_transport(
             self.target,

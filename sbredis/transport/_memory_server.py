@@ -152,11 +152,14 @@ class MemoryServer(FakeServer):
 
 def _with_quick_reads(server: Any, call: Callable[..., Any]) -> Callable[..., Any]:
     """Return a ``redis.call`` that reads fields of hashes itself, and leaves all else to ``call``."""
+    sockets: list[Any] | None = getattr(server, "_lua_current_socket", None)
+    if sockets is None:
+        return call
 
     def redis_call(command: bytes, *words: Any) -> Any:
         if command in _QUICK and len(words) > 1 and set(map(type, words)) == _BYTES:
             key, *names = words
-            item = server._lua_current_socket[0]._db.get(key)
+            item = sockets[0]._db.get(key)
             held = None if item is None else item.value
             if held is None or type(held) is Hash:
                 found = [False if held is None or (value := held.get(name)) is None else value for name in names]

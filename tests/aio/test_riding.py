@@ -22,10 +22,11 @@ from sbredis.exceptions import (
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage, hold_of
 from sbredis.servers import LocalServer
 from tests.aio.gates import Gate
-from tests.aio.queues import Calls, Queue, on_servers, queue_at
+from tests.aio.queues import Calls, Queue, in_memory, on_servers, queue_at
 from tests.aio.scissors import Scissors
 from tests.telemetry.telemetry_listener import Listener, linked, listener, traceparent
 from tests.waiting import eventually
+from tests.workers.virtual import VirtualLoop
 
 __all__ = ["listener"]
 
@@ -84,11 +85,16 @@ async def test_an_idle_receiver_that_iterates_makes_one_call_a_message(url: str)
     assert set(handlers.begun.values()) == {1}
 
 
+@in_memory
+@pytest.mark.parametrize("anyio_backend", [("asyncio", {"loop_factory": VirtualLoop})], ids=["virtual"])
 async def test_a_backlog_takes_one_call_a_message(url: str) -> None:
+    """A machine that stands still for a while would cause a call more, so no time passes here."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
     async with queue_at(url, lock_duration=300_000) as queue:
         await queue.fill(20)
         receiver = queue.receiver()
-        with Calls(queue.transport) as calls:
+        with Calls(queue.transport) as calls, loop.jumping(lambda _: None):
             left = 20
             async for message in receiver:
                 await receiver.complete_message(message)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sbredis.exceptions import WorkerSetupError
 from sbredis.workers import Router
 from sbredis.workers.declaring._schedules import Missed, Overlap, Schedule, make_schedule
-from sbredis.workers.schedules._deciding import GRACE, MOST_TOGETHER, Decision, decide
+from sbredis.workers.schedules._deciding import MOST_TOGETHER, Decision, decide
 from sbredis.workers.schedules._ticking import tick_message
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -70,10 +70,10 @@ def test_due_ticks_are_sent_or_passed_over(  # noqa: PLR0917 -- a row of the tab
     assert decide(schedule(missed, overlap), at(0), at(now), busy=busy) == expected
 
 
-def test_without_catching_up_a_late_tick_is_sent_within_the_grace() -> None:
+def test_without_catching_up_a_late_tick_is_sent_within_a_minute() -> None:
     daily = make_schedule("daily", "0 12 * * *", None, missed="none")
-    yesterday = NOON - timedelta(days=1)
-    for late, sent in ((timedelta(), True), (GRACE, True), (GRACE + timedelta(milliseconds=1), False)):
+    yesterday, minute = NOON - timedelta(days=1), timedelta(minutes=1)
+    for late, sent in ((timedelta(), True), (minute, True), (minute + timedelta(milliseconds=1), False)):
         decision = decide(daily, yesterday, NOON + late, busy=False)
         assert decision == Decision((NOON,) if sent else (), 0 if sent else 1, NOON)
 

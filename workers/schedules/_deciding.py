@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 
 from sbredis.workers.declaring._schedules import Schedule
 
-__all__ = ["GRACE", "MOST_TOGETHER", "Decision", "decide"]
+__all__ = ["MOST_TOGETHER", "Decision", "decide"]
 
 GRACE: Final = timedelta(seconds=60)
 """The greatest delay with which a tick is sent if ``missed`` is ``none``."""

@@ -173,8 +173,8 @@ class PartitionClient:
 
     @property
     def obstacle(self) -> ServiceBusError | None:
-        """Why the server of the partition does not take the calls under way; ``None`` if it has not said why."""
-        return self.connection.transport.obstacle(self.partition.keys[0])
+        """Why the server of the partition does not take what receivers want; ``None`` if it has not said why."""
+        return self.connection.transport.obstacle(self.partition.keys[0], "grant")
 
     def lease(self, token: str, milliseconds: int, since: float, fence: int = 0) -> MessageLease:
         """Return the lease from a call that was sent at ``since``. It ends no later than the lock in the partition."""

@@ -28,7 +28,7 @@ class Journey:
         self, transport: Transport, call: Call, started: float, deadline: float, backoff: Backoff, *, replicated: bool
     ) -> None:
         self._transport = transport
-        self._call = call
+        self.call = call
         self._started = started
         self._deadline = deadline
         self._backoff = backoff
@@ -61,7 +61,7 @@ class Journey:
                 await self._transport.pause(pause)
                 reply = await self._execute()
         finally:
-            self._transport.held_up.pop(self._call.slot, None)
+            self._transport.held_up.pop(self, None)
         return reply
 
     async def _execute(self) -> Any:
@@ -70,10 +70,10 @@ class Journey:
         if self._transport.closed:
             return Failure(FailureKind.CLOSED, "the transport was closed")
         if node is None:
-            node = self._transport.route(self._call.slot)
+            node = self._transport.route(self.call.slot)
         if node is None:
-            return Failure(FailureKind.UNSERVED, f"no server is known for slot {self._call.slot}")
-        return await node.execute(self._call, self._deadline, asking=asking, replicated=self._replicated)
+            return Failure(FailureKind.UNSERVED, f"no server is known for slot {self.call.slot}")
+        return await node.execute(self.call, self._deadline, asking=asking, replicated=self._replicated)
 
     def _learn(self, failure: Failure) -> None:
         self._attempts += 1
@@ -94,14 +94,14 @@ class Journey:
             self._failures += 1
             self._transport.troubled(failure)
         if failure is self._told and not failure.redirects:
-            self._transport.held_up[self._call.slot] = self
+            self._transport.held_up[self] = None
         else:
-            self._transport.held_up.pop(self._call.slot, None)
+            self._transport.held_up.pop(self, None)
 
     def _pause_after(self, failure: Failure) -> float | None:
         """Return the seconds to wait before the next attempt; ``None`` if this failure is the last."""
         most = self._backoff.repetitions
-        if not failure.may_repeat(self._call) or (most is not None and self._failures > most):
+        if not failure.may_repeat(self.call) or (most is not None and self._failures > most):
             return None
         delay = self._backoff.delay(self._attempts, self._redirections)
         return self._backoff.within(delay, self._deadline - self._clock())
@@ -113,7 +113,7 @@ class Journey:
 
     def _error_of(self, failure: Failure) -> ServiceBusError:
         seconds = self._clock() - self._started
-        return failure.error(self._call, maybe_ran=self._maybe_ran, attempts=self._attempts, seconds=seconds)
+        return failure.error(self.call, maybe_ran=self._maybe_ran, attempts=self._attempts, seconds=seconds)
 
     def _error(self, failure: Failure) -> ServiceBusError:
         if self._told is not None and failure.kind is FailureKind.TIMED_OUT and failure.outcome is Outcome.NEVER_SENT:

@@ -87,8 +87,8 @@ class Transport:
         self._refresh_wanted = asyncio.Event()
         self._news = asyncio.Event()
         self._closing = asyncio.Event()
-        self.held_up: dict[int | None, Journey] = {}
-        """By slot, a call under way that a server has not taken yet."""
+        self.held_up: dict[Journey, None] = {}
+        """The calls under way that a server has refused, and may take yet."""
         self._outages: dict[Endpoint, int] = {}
         """The number of failed calls for each server that cannot be reached."""
         self._root: asyncio.Task[None] | None = None
@@ -284,9 +284,14 @@ class Transport:
         node = self._nodes.of_slot(key_slot(key))
         return node is not None and node.in_reach
 
-    def obstacle(self, key: bytes) -> ServiceBusError | None:
-        """Return why the server of a key's slot does not take the calls under way; ``None`` if it has not said why."""
-        journey = self.held_up.get(key_slot(key))
+    def obstacle(self, key: bytes, script: str) -> ServiceBusError | None:
+        """Return why the server of a key's slot does not take the calls under way; ``None`` if it has not said why.
+
+        A call of this script tells, if one is held up, because another call may be refused for another reason.
+        """
+        slot = key_slot(key)
+        held_up = [journey for journey in self.held_up if journey.call.slot == slot]
+        journey = min(held_up, key=lambda each: str(each.call) != f"script {script}", default=None)
         return None if journey is None else journey.obstacle()
 
     def form_of(self, key: bytes) -> CallForm | None:

@@ -26,6 +26,7 @@ from tests.transport.opening import function, opened
 from tests.waiting import eventually, given_time
 
 COUNT = function("count", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
+ADD = function("add", "return redis.call('INCRBY', KEYS[1], ARGV[1] + 0)")
 
 
 @pytest.fixture
@@ -325,6 +326,28 @@ async def test_the_log_has_a_line_for_the_beginning_of_an_outage_and_one_for_its
             found = re.search(r"can be reached again; (\d+) calls had failed meanwhile", caplog.text)
             assert found is not None
             assert int(found[1]) >= 8
+
+
+async def test_each_call_that_is_held_up_is_told_of_in_its_own_words(binary: str | None) -> None:
+    """A call that ends says nothing about the others with keys in the same slot."""
+    with LocalServer(binary=binary) as server:
+        async with await opened(server.url, scripts=[COUNT, ADD]) as transport:
+            for script in (COUNT, ADD):
+                await transport.call(script, [b"k"], [1])
+            server.ask("REPLICAOF", "127.0.0.1", 1)
+            calls = [asyncio.create_task(transport.call(script, [b"k"], [1])) for script in (COUNT, ADD)]
+
+            def told(key: bytes = b"k") -> list[str | None]:
+                said = [transport.obstacle(key, script.name) for script in (COUNT, ADD)]
+                found = [None if error is None else re.search(r"script (\S+?)[:,]", str(error)) for error in said]
+                return [None if each is None else each[1] for each in found]
+
+            await eventually(lambda: told() == [COUNT.name, ADD.name])
+            assert told(b"another slot") == [None, None]
+            for call, left in zip(reversed(calls), (COUNT.name, None), strict=True):
+                call.cancel()
+                await asyncio.wait((call,))
+                assert told() == [left, left]
 
 
 async def test_a_lost_server_that_returns_serves_calls_again(binary: str | None) -> None:

@@ -542,7 +542,8 @@ class Transport:
 
     def _apply(self, layout: Layout) -> None:
         if self._nodes.apply(layout):
-            self._outages.clear()
+            for gone in self._outages.keys() - set(self.masters):
+                self._outage_ends(gone, "is not used any more")
             self._good_news()
             self._listening.moved()
 
@@ -576,10 +577,12 @@ class Transport:
         return can_lose_acknowledged(facts, replicated=bool(self._nodes.replicas_of(facts)))
 
     def _reached(self, endpoint: Endpoint) -> None:
-        failed = self._outages.pop(endpoint, 0)
-        if failed:
-            _log.info("%s can be reached again; %s had failed meanwhile", endpoint, counted(failed, "call"))
+        if endpoint in self._outages:
+            self._outage_ends(endpoint, "can be reached again")
         self._good_news()
+
+    def _outage_ends(self, endpoint: Endpoint, how: str) -> None:
+        _log.info("%s %s; %s had failed meanwhile", endpoint, how, counted(self._outages.pop(endpoint), "call"))
 
     def _good_news(self) -> None:
         """Wake all calls that pause, at the same time, so that their bytes are written together."""

@@ -328,6 +328,36 @@ async def test_the_log_has_a_line_for_the_beginning_of_an_outage_and_one_for_its
             assert int(found[1]) >= 8
 
 
+async def test_an_outage_ends_for_the_log_when_the_server_has_no_slots_any_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The outage of another server goes on, so its next failed call has no line of its own."""
+    replaced, lost = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    masters: list[str] = []
+    last = 16383
+
+    def answer(words: list[bytes]) -> bytes:
+        return node_of_cluster("master", masters)(words)
+
+    async with answering(answer) as living:
+        masters[:] = [living, replaced, lost]
+        url = f"redis+cluster://{living}"
+        with caplog.at_level(logging.INFO, "sbredis.transport"):
+            async with await open_transport(url, retry=Backoff(repetitions=0)) as transport:
+                caplog.clear()
+                for slot in (last // 2, last, last):
+                    with pytest.raises(ServiceBusConnectionError):
+                        await transport.command("PING", slot=slot)
+                masters[:] = [living, lost]
+                await eventually(lambda: len(transport.masters) == 2)
+                with pytest.raises(ServiceBusConnectionError):
+                    await transport.command("PING", slot=last)
+    begins, begins_too, ends = caplog.messages
+    assert f"{replaced} cannot be reached" in begins
+    assert f"{lost} cannot be reached" in begins_too
+    assert ends == f"{replaced} is not used any more; 1 call had failed meanwhile"
+
+
 async def test_each_call_that_is_held_up_is_told_of_in_its_own_words(binary: str | None) -> None:
     """A call that ends says nothing about the others with keys in the same slot."""
     with LocalServer(binary=binary) as server:

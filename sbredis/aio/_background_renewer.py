@@ -50,8 +50,8 @@ class BackgroundLockRenewer:
     knows the locks that the thread has seen; :meth:`cover` tells it of new ones at once. A test that moves the clock by
     hand gets no process.
 
-    The thread starts with ``async with``; on a test bus whose clock stands still, it starts when the clock is moved. It
-    ends with :meth:`close`, and when the client is closed. An addition of sbredis.
+    The thread starts with ``async with``; on a test bus whose clock stands still, it starts when the clock is moved or
+    runs again. It ends with :meth:`close`, and when the client is closed. An addition of sbredis.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class BackgroundLockRenewer:
         return self
 
     def _start(self, process: StandInProcess | None = None) -> None:
-        if self._thread is None:
+        if self._thread is None and not self._closed:  # another thread may move the clock just before the end
             thread = self._thread = self._make(process)
             thread.start()
             finalizer = weakref.finalize(self, _forgotten, thread, self._made_at)

@@ -59,6 +59,8 @@ class MovableClock(Clock):
                 if not self._holds and self._held is not None:
                     self._ahead = self._held - time.monotonic_ns()
                     self._held = None
+            if not self.still:
+                self._notify()
 
     def now(self) -> float:
         """Return the time in seconds.
@@ -76,7 +78,9 @@ class MovableClock(Clock):
         return self.nanoseconds // 1_000_000
 
     def when_moved(self, moved: Callable[[], None]) -> Callable[[], None]:
-        """Call ``moved`` in the running loop whenever the clock is moved. Return a function that stops these calls."""
+        """Call ``moved`` in the running loop whenever the clock is moved, or runs again after it stood still. Return a
+        function that stops these calls.
+        """
         key = object()
         self._watchers[key] = (running_loop(), moved)
 
@@ -93,6 +97,10 @@ class MovableClock(Clock):
                 self._ahead += step
             else:
                 self._held += step
+        self._notify()
+
+    def _notify(self) -> None:
+        """Call all watchers in their loops."""
         here = running_loop()
         for key, (loop, moved) in list(self._watchers.items()):
             if loop is None or loop is here:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import TypeVar
 
 import pytest
 
-from sbredis.aio import AutoLockRenewer, ServiceBusClient
+from sbredis.aio import AutoLockRenewer, BackgroundLockRenewer, ServiceBusClient
 from sbredis.exceptions import AutoLockRenewFailed, MessageLockLostError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.testing import Bus
+from sbredis.testing._clock import movable
 from tests.aio.queues import Queue
 from tests.testing.waiters import wait_for_waiters
 from tests.waiting import eventually
@@ -216,3 +219,34 @@ async def test_expired_messages_are_dead_lettered_without_any_call(bus: Bus) -> 
         return await dead() == 2
 
     await eventually(both_are)
+
+
+async def test_a_background_renewer_works_when_the_clock_moves_or_runs_again_but_not_after_its_end(bus: Bus) -> None:
+    """Its thread starts in its event loop, which may be busy when another thread moves the clock."""
+    clock = movable(bus.clock)
+
+    def renewer(looked: threading.Event) -> BackgroundLockRenewer:
+        def held() -> Sequence[ServiceBusReceivedMessage]:
+            looked.set()
+            return ()
+
+        return BackgroundLockRenewer(bus.client, held)
+
+    moved, runs, over = (threading.Event() for _ in range(3))
+    with clock.held():
+        async with renewer(moved):
+            bus.clock.advance(seconds=1)
+            await eventually(moved.is_set)
+    async with AsyncExitStack() as running:
+        with clock.held():
+            await running.enter_async_context(renewer(runs))
+        await eventually(runs.is_set)
+    with clock.held():
+        async with renewer(over):
+            moving = threading.Thread(target=lambda: bus.clock.advance(seconds=1))
+            moving.start()
+            moving.join()
+        await asyncio.sleep(0)  # what the move has asked for is done
+        name = f"sbredis lock renewal {bus.url.replace('://', ' ')}"
+        assert name not in {thread.name for thread in threading.enumerate()}
+    assert not over.is_set()

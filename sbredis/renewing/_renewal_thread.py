@@ -157,10 +157,10 @@ class RenewalThread(LoopThread):
         due: dict[tuple[str, int], list[_RenewedLease]] = {}
         for lock in locks:
             key = lock.entity.name, lock.number
-            left = lock.lease.until - now
-            if left <= 0:
+            if lock.lease.ended(now):  # it asks the process again: code may have kept the GIL since the last time
                 self._lose(lock, self._failures.get(key))
                 continue
+            left = lock.lease.until - now
             wait = min(wait, left)
             if now >= self._longest_until(lock):
                 continue

@@ -426,29 +426,38 @@ async def test_what_other_modules_of_the_process_print_ends_neither_it_nor_the_r
         assert thread_of(renewer).is_alive()
 
 
-async def test_a_lock_that_is_covered_while_the_thread_looks_is_renewed_by_the_process(server: LocalServer) -> None:
-    """The look has begun before, so it misses the lock. The next one takes long, as if the thread did not run."""
-    looks, covered, over = threading.Event(), threading.Event(), threading.Event()
+async def test_a_lock_that_the_process_renews_while_the_thread_looks_is_not_lost(server: LocalServer) -> None:
+    """The first look has begun before the lock, so it misses it. The next one lasts longer than the lock did."""
+    waits = [threading.Event() for _ in range(2)]
+    looks: list[object] = []
+    messages: list[ServiceBusReceivedMessage] = []
+    lost: list[object] = []
 
-    def held() -> list[Any]:
-        event = over if looks.is_set() else covered
-        looks.set()
-        event.wait()
-        return []
+    def held() -> list[ServiceBusReceivedMessage]:
+        found = list(messages)
+        looks.append(None)
+        if len(looks) <= len(waits):
+            waits[len(looks) - 1].wait()
+        return found
 
-    queue_there = queue_at(server.url, lock_duration=10 * LOCK * 1000)
-    async with queue_there as queue, BackgroundLockRenewer(queue.client, held, stand_in=60) as renewer:
+    async with (
+        queue_at(server.url, lock_duration=5 * LOCK * 1000) as queue,
+        BackgroundLockRenewer(queue.client, held, stand_in=60, on_lost=lambda *each: lost.append(each)) as renewer,
+    ):
         try:
-            await asyncio.to_thread(looks.wait)
-            (message,) = await receive(queue, 1)  # its lock begins when the process is there
-            lease, first = hold_of(message).lease, until(message)
-            assert lease is not None
-            renewer.cover(message)
-            covered.set()
-            await eventually(lambda: not lease.ended(first), timeout=120)
+            await eventually(lambda: len(looks) == 1)
+            messages += await receive(queue, 1)  # its lock begins when the process is there
+            first = until(messages[0])
+            renewer.cover(messages[0])
+            waits[0].set()
+            await eventually(lambda: time.monotonic() > first)
+            waits[1].set()
+            await eventually(lambda: len(looks) > 2 or lost, timeout=120)
+            assert not lost
+            await queue.receiver().complete_message(messages[0])
         finally:
-            covered.set()
-            over.set()
+            for each in waits:
+                each.set()
 
 
 @pytest.mark.long("it receives a thousand messages one by one")

@@ -76,6 +76,8 @@ class StandIn:
         self.trusted = max(self.trusted, told.get("trusted", 0.0))
         for each in told.get("locks", ()):
             lock = CoveredLock(*each)
+            if (known := self.locks.get(lock.id)) is not None:  # a renewal may have been faster than the line
+                lock = lock._replace(until=max(known.until, lock.until))
             self.locks[lock.id] = lock
         for gone in told.get("gone", ()):
             self.locks.pop(gone, None)

@@ -37,6 +37,14 @@ def test_what_the_thread_has_renewed_is_left_alone() -> None:
     assert len(stand_in.due(108.0)) == 1
 
 
+def test_a_line_that_comes_after_a_renewal_shortens_no_lock() -> None:
+    stand_in = told(LOCK)
+    stand_in.renewed([LOCK], 119.0, ())
+    stand_in.hear(lines_of([LOCK._replace(until=111.0)], (), 1000.0)[0])
+    assert stand_in.due(112.0) == []
+    assert stand_in.due(114.0) == [[LOCK._replace(until=119.0)]]
+
+
 def test_locks_of_one_partition_share_a_call() -> None:
     others = [LOCK._replace(id=2, key="other"), LOCK._replace(id=3, number=4), LOCK._replace(id=4, entity="bills")]
     assert [[lock.id for lock in together] for together in told(LOCK, *others).due(105.0)] == [[1, 2], [3], [4]]

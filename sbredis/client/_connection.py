@@ -340,7 +340,7 @@ class Connection:
         # A server holds a script until it ends, and the garbage collector of its Lua looks at all of them again and
         # again: a call takes a quarter longer if the server holds all scripts. So a connection loads only those that
         # every client calls at once. The other ones are loaded when a call needs them and the server lacks them.
-        # The servers in memory share the scripts of the process, so there is almost always nothing to load.
+        # The servers in memory take a script over from the process before it is called.
         if self.target.scripts == "all":
             scripts = await in_thread(every_script)
         else:

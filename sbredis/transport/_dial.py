@@ -19,6 +19,8 @@ from sbredis.transport._resp import ReplyError
 if TYPE_CHECKING:
     from redis.credentials import CredentialProvider
 
+    from sbredis.transport._script import Script
+
 __all__ = ["Dialer", "accepted", "dialling_failed", "reply_error"]
 
 
@@ -65,6 +67,14 @@ class Dialer:
     def strips_shebang(self) -> bool:
         """Whether scripts are sent without their first line ``#!lua``: fakeredis does not accept this line."""
         return self._memory is not None
+
+    def hand_over(self, script: Script) -> None:
+        """Give a script to the servers in memory before it is called.
+
+        So no call is refused for lack of a script, and then overtaken by a later one.
+        """
+        if self._memory is not None:
+            self._memory.take_over(script.sha, script.source)
 
     def server(self, endpoint: Endpoint, *, protocol: int = 3) -> Link:
         """Return a connection to a data server."""

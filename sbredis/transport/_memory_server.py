@@ -31,7 +31,7 @@ from sbredis.transport._resp import ReplyError
 __all__ = ["MemoryLink", "MemoryServer", "compiled"]
 
 _SOURCES: dict[bytes, bytes] = {}
-"""The scripts that clients have loaded, by their SHA-1."""
+"""The scripts that clients have loaded or handed over, by their SHA-1."""
 _COMPILED: dict[bytes, bytes] = {}
 """The same scripts in the binary form of Lua, if a server has called them."""
 _BINARY = b"\x1bLua"
@@ -99,7 +99,7 @@ def _compiler() -> Callable[[bytes], bytes | None]:
 
 
 class MemoryServer(FakeServer):
-    """One server in memory. It has every script that a client has loaded into any such server of this process."""
+    """One server in memory. It has every script that a client of any such server of this process has called or loaded."""
 
     def __init__(self) -> None:
         super().__init__(version=(7, 4), server_type="redis")
@@ -129,6 +129,10 @@ class MemoryServer(FakeServer):
     @_lua_redis_call_wrapper.setter
     def _lua_redis_call_wrapper(self, call: Callable[..., Any]) -> None:
         self._lua_quick_call = _with_quick_reads(self, call)
+
+    def take_over(self, sha1: str, source: str) -> None:
+        """Let all such servers of this process have a script, from the process and not by a command."""
+        self._scripts[sha1.encode()] = source.encode()
 
     def has(self, database: int, key: bytes) -> bool:
         """Return whether a database has a key."""

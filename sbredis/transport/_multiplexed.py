@@ -627,6 +627,7 @@ class Transport:
         stripped = _STRIPPED.get(key)
         if stripped is None:
             stripped = _STRIPPED[key] = script.without_shebang()
+            self._dialer.hand_over(stripped)
         return stripped
 
     def _check_open(self) -> None:

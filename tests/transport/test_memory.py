@@ -38,6 +38,15 @@ async def test_a_script_is_compiled_once_even_if_many_clients_load_it() -> None:
     assert all(each is found[0] for each in found)
 
 
+async def test_the_first_call_of_a_script_in_the_process_is_not_overtaken_by_a_later_call() -> None:
+    """A server that lacks the script would refuse the call once, and answer the later one meanwhile."""
+    texts = (f"#!lua\nreturn redis.call('INCR', KEYS[1]) + {number} - {number}" for number in range(2))
+    known, new = (Script("count", text) for text in texts)
+    async with await open_transport("memory://one", scripts=[known]) as transport:
+        assert await transport.call(known, (b"a",)) == 1
+        assert await asyncio.gather(transport.call(new, (b"a",)), transport.call(known, (b"a",))) == [2, 3]
+
+
 async def test_arguments_of_any_bytes_arrive_also_in_calls_that_are_written_together() -> None:
     given = [b"", b"\r\n", b"$3\r\nabc\r\n", b"*1\r\n", bytes(range(256)), b"x" * 100_000]
     echo = Script("echo", "#!lua\nreturn ARGV")

@@ -1,4 +1,4 @@
-"""Ending tasks and waits: a group of tasks that can be cancelled, work that cannot, and a wait with an end."""
+"""Tasks, waits and the running loop: a group of tasks that can be cancelled, work that cannot, a wait with an end."""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["TaskScope", "ended", "loop_time", "to_the_end", "wait_until"]
+__all__ = ["TaskScope", "ended", "loop_time", "running_loop", "to_the_end", "wait_until"]
 
 
 def loop_time() -> float:
     """Return the time of the running event loop. anyio has such a function, but its first use takes 20 ms."""
     return asyncio.get_running_loop().time()
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs here, if one does."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class TaskScope:

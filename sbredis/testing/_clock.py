@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Literal, final
 
+from sbredis._tasks import running_loop
 from sbredis.client import Clock
 
-__all__ = ["MovableClock", "TestClock", "movable", "running_loop"]
+__all__ = ["MovableClock", "TestClock", "movable"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END = datetime(2286, 1, 1, tzinfo=UTC)
@@ -207,11 +208,3 @@ def _checked(moment: datetime, name: str) -> datetime:
 
 def _nanoseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // _MICROSECOND * 1000
-
-
-def running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop that runs here, if one does."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from sbredis._tasks import running_loop
 from sbredis.aio import ServiceBusClient
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.client import BusHooks, Connection, connection_of, deadline_of
@@ -15,7 +16,6 @@ from sbredis.maintenance import DutyResources, Mover, TopicPublisher
 from sbredis.model import ServiceBusMessageState, ServiceBusReceivedMessage
 from sbredis.receiving import Peeking
 from sbredis.registry import path_of, split_path
-from sbredis.testing._clock import running_loop
 
 if TYPE_CHECKING:
     from sbredis.client import Entity

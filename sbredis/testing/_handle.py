@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Unpack
 
 from sbredis._nearest import unexpected_keyword
+from sbredis._tasks import running_loop
 from sbredis.client import Clock
 from sbredis.engine import Delivery, new_token
 from sbredis.model import (
@@ -23,7 +24,6 @@ from sbredis.model import (
     delivered,
     outgoing,
 )
-from sbredis.testing._clock import running_loop
 from sbredis.testing._records import SentMessage
 from sbredis.workers import Outcome, Router, Worker
 from sbredis.workers._worker import setup_of

@@ -99,7 +99,7 @@ def _compiler() -> Callable[[bytes], bytes | None]:
 
 
 class MemoryServer(FakeServer):
-    """One server in memory. It has every script that a client of any such server of this process has called or loaded."""
+    """One server in memory. It has every script that a client of any such server has called or loaded."""
 
     def __init__(self) -> None:
         super().__init__(version=(7, 4), server_type="redis")

@@ -291,7 +291,8 @@ class Transport:
         """
         slot = key_slot(key)
         held_up = [journey for journey in self.held_up if journey.call.slot == slot]
-        journey = min(held_up, key=lambda each: str(each.call) != f"script {script}", default=None)
+        of_script = [each for each in held_up if each.call.script is not None and each.call.script.name == script]
+        journey = next(iter(of_script or held_up), None)
         return None if journey is None else journey.obstacle()
 
     def form_of(self, key: bytes) -> CallForm | None:

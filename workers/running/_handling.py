@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any, Final, cast
 
 from sbredis._counting import counted
+from sbredis._tasks import running_loop
 from sbredis.exceptions import ServiceBusError
 from sbredis.model import ServiceBusMessage, ServiceBusReceivedMessage
 from sbredis.workers.declaring._conditions import ConditionError
@@ -222,7 +223,9 @@ class Handling:
         A cancellation that comes from the worker is raised again. One that the handler let out by itself is a failure,
         and so is the exception of ``sys.exit()``.
         """
-        if isinstance(error, KeyboardInterrupt) or (isinstance(error, GeneratorExit) and not self._loop_runs()):
+        if isinstance(error, KeyboardInterrupt) or (
+            isinstance(error, GeneratorExit) and running_loop() is not self._loop
+        ):
             raise error  # the program is interrupted, or the coroutine is closed after the end of its event loop
         if isinstance(error, asyncio.CancelledError) and not call.state.is_free:
             raise error
@@ -246,12 +249,6 @@ class Handling:
         if kept := [each for each in zip(call.messages, outcomes, strict=True) if not call.has_lost(each[0])]:
             self._on_error(call.handler, [message for message, _ in kept], error, kept[0][1])
         return [*outcomes]
-
-    def _loop_runs(self) -> bool:
-        try:
-            return asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            return False
 
     def note_beginning(self, origin: CallOrigin, messages: Sequence[ServiceBusReceivedMessage]) -> None:
         """Note that messages begin now: whether spans are recorded, and how long the messages have waited.

@@ -32,7 +32,7 @@ BELOW_ALL_FLOORS = (
     *("sbredis._arguments", "sbredis._counting", "sbredis._http_server"),
     *("sbredis._loop_thread", "sbredis._prometheus_text", "sbredis._nearest"),
     *("sbredis._quick_enum", "sbredis._quoting", "sbredis._server_url"),
-    *("sbredis._unreadable", "sbredis._version"),
+    *("sbredis._tasks", "sbredis._unreadable", "sbredis._version"),
 )
 
 

@@ -167,6 +167,7 @@ class _PushChannel:
 
     def refused(self, error: ServiceBusError) -> None:
         members, self._members = self._members, {}
-        self._ended()
+        if members:  # otherwise it has ended before, and the end of the connection is what is told
+            self._ended()
         for member in members.values():
             member.listener.refused(error)

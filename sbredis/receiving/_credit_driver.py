@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sbredis.client import PartitionClient
     from sbredis.receiving._inbox import Inbox
 
-__all__ = ["CLOSING", "UNKNOWN_RUN", "CreditDriver", "new_prefix", "part_from", "run_of"]
+__all__ = ["CLOSING", "UNKNOWN_RUN", "CreditDriver", "new_prefix", "part_from", "part_later", "run_of"]
 
 _log = logging.getLogger("sbredis.client")
 UNKNOWN_RUN: Final = "?"
@@ -92,7 +92,9 @@ class CreditDriver(AskedSource):
         self._connection, self._clock, self._timings = connection, connection.clock, connection.timings
         self._loop = asyncio.get_running_loop()
         run = run_of(partition_client)
-        self._locks, self._source = locks, source
+        self._source = source
+        self.locks = locks
+        """Whether messages are locked, and not deleted."""
         self.credit: PartitionCredit[Delivery] = PartitionCredit(
             connection.server_clock, new_prefix, run, prefix, dated=locks and dated
         )
@@ -154,7 +156,7 @@ class CreditDriver(AskedSource):
 
         A deleted message must not get lost on its way. A push may come before the replicas have the message.
         """
-        return not self._locks or self._connection.target.durability != "master" or self.credit.run == UNKNOWN_RUN
+        return not self.locks or self._connection.target.durability != "master" or self.credit.run == UNKNOWN_RUN
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
@@ -192,7 +194,7 @@ class CreditDriver(AskedSource):
         self.calls += 1
         self.begin_asking(self._loop.time())
         self._inbox.refills_at = None
-        ride = GrantRide(self, SentGrant(self._receiver, channel, self._source, grant, delete=not self._locks))
+        ride = GrantRide(self, SentGrant(self._receiver, channel, self._source, grant, delete=not self.locks))
         self._ride = ride
         return ride
 
@@ -256,7 +258,7 @@ class CreditDriver(AskedSource):
         if self.credit.state is CreditState.UNHEARD and member is not None and member.run == self.credit.run:
             member.learn()
             self.credit.subscribed(self.credit.run)  # the partition is where the subscription is
-        if not self._locks:  # nobody can bring deleted messages again, so all of them are used
+        if not self.locks:  # nobody can bring deleted messages again, so all of them are used
             handed = [HandedGift(gift.prefix, gift.place.serial, None, gift.messages, 0) for gift in reply.gifts]
         if handed:
             self.gave_at = self.asked_at
@@ -457,18 +459,9 @@ class CreditDriver(AskedSource):
             return left
         return min(left, max(0.001, self.credit.next_at - now))
 
-    def part_later(self) -> None:
-        """Let the partition, which has taken no call, take back its messages in the background, as long as their locks
-        may hold.
-        """
-        _log.warning(
-            "%s has taken no call for %.0f s, so a receiver was closed without it. Messages that were given to the "
-            "receiver, and that nobody has got, %s",
-            self.partition_client,
-            CLOSING,
-            "stay locked until it takes one, or until their locks end" if self._locks else "are lost",
-        )
-        if not (self._locks and self._connection.attempt(f"{self.partition_client}: a closed receiver", self._part)):
+    def part_in_background(self) -> None:
+        """Let the partition take back its messages in the background, as long as their locks may hold."""
+        if not (self.locks and self._connection.attempt(f"{self.partition_client}: a closed receiver", self._part)):
             self.leave()
 
     async def _part(self) -> None:
@@ -489,3 +482,20 @@ async def part_from(drivers: Sequence[CreditDriver], until: float) -> Sequence[C
             endings, soonest = [driver.ending for driver in drivers], min(waits[driver] for driver in drivers)
             await asyncio.wait(endings, timeout=soonest, return_when=asyncio.FIRST_COMPLETED)
     return [driver for driver in drivers if not (driver.has_parted or driver.is_in_vain)]
+
+
+def part_later(drivers: Sequence[CreditDriver]) -> None:
+    """Part in the background from partitions that have taken no call of a receiver that is closed now."""
+    if not drivers:
+        return
+    first, more = drivers[0], len(drivers) - 1
+    _log.warning(
+        "%s%s taken no call for %.0f s, so a receiver was closed without it. Messages that were given to the "
+        "receiver, and that nobody has got, %s",
+        first.partition_client,
+        f" and {more} more have" if more else " has",
+        CLOSING,
+        "stay locked until a call is taken, or until their locks end" if first.locks else "are lost",
+    )
+    for driver in drivers:
+        driver.part_in_background()

@@ -21,7 +21,7 @@ from sbredis.exceptions import (
 )
 from sbredis.receiving._asking import AskingState
 from sbredis.receiving._credit import NO_DEMAND
-from sbredis.receiving._credit_driver import CreditDriver, part_from
+from sbredis.receiving._credit_driver import CreditDriver, part_from, part_later
 from sbredis.receiving._credit_places import CreditPlace, CreditPlaces, SeatsStanding, demand_of
 from sbredis.receiving._fetching import InboxState
 from sbredis.receiving._rotation import Rotation, SeatChange
@@ -135,16 +135,16 @@ class Seats:
         """Return the error for a receive that got no messages because no partition has answered."""
         if (failure := self._failure) is not None:
             return failure.twin()
-        late = any(source.late or source.partition_client.connected for source in self.sources)
-        entity = self._inbox.entity
+        late, entity = any(source.late for source in self.sources), self._inbox.entity
         peer = entity.connection.target
         error = next((said for each in self.drivers if (said := each.partition_client.obstacle)), None)
         if error is not None:
             error.outcome = Outcome.UNKNOWN  # the call goes on, and an answer may still come
-        elif late:  # the same
+        elif any(entity.partition_client(number).connected for number in entity.numbers):  # the same
             error = OperationTimeoutError(f"{peer} has not answered in time.", outcome=Outcome.UNKNOWN)
         else:
-            error = ServiceBusConnectionError(f"{peer} cannot be reached.", outcome=Outcome.NEVER_SENT)
+            outcome = Outcome.UNKNOWN if late else Outcome.NEVER_SENT
+            error = ServiceBusConnectionError(f"{peer} cannot be reached.", outcome=outcome)
         error.entity = entity.name
         return error
 
@@ -301,10 +301,9 @@ class Seats:
         for driver in drivers:
             driver.begin_to_part()
         silent = await part_from(drivers, until)
+        part_later(silent)
         for driver in drivers:
-            if driver in silent:
-                driver.part_later()
-            else:
+            if driver not in silent:
                 driver.leave()
 
     def parted(self) -> Seats:

@@ -11,7 +11,13 @@ import pytest
 from sbredis.aio import ServiceBusClient, ServiceBusSender
 from sbredis.aio.management import ServiceBusAdministrationClient
 from sbredis.client import Timings
-from sbredis.exceptions import OperationTimeoutError, Outcome, ServiceBusServerBusyError
+from sbredis.exceptions import (
+    OperationTimeoutError,
+    Outcome,
+    ServiceBusConnectionError,
+    ServiceBusError,
+    ServiceBusServerBusyError,
+)
 from sbredis.model import ServiceBusMessage
 from sbredis.servers import LocalServer
 from tests.waiting import eventually, wait_until
@@ -106,6 +112,38 @@ async def test_a_server_that_became_a_replica_says_so_to_senders_and_receivers(o
             await sender.send_messages(ServiceBusMessage("after"))
             [message] = await receiver.receive_messages(max_wait_time=60)
             assert str(message) == "after"
+
+
+async def test_a_receive_says_that_a_killed_server_cannot_be_reached(caplog: pytest.LogCaptureFixture) -> None:
+    timings = Timings(answering=0.1, late=0.05)
+    with LocalServer() as server:
+        async with ServiceBusClient(server.url, _timings=timings) as client:
+            await client.ensure_queue("orders")
+            async with client.get_queue_receiver("orders") as receiver:
+                assert await receiver.receive_messages(max_wait_time=0) == []
+                server.kill()
+
+                async def is_said() -> bool:
+                    with pytest.raises(ServiceBusError) as caught:
+                        await receiver.receive_messages(max_wait_time=0)
+                    assert caught.value.is_transient
+                    return isinstance(caught.value, ServiceBusConnectionError)
+
+                await eventually(is_said)
+    assert "a listener failed" not in caplog.text
+
+
+async def test_a_receiver_without_a_server_logs_one_line_for_all_its_partitions_when_closed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with LocalServer() as server:
+        async with ServiceBusClient(server.url) as client:
+            await client.ensure_queue("orders", enable_partitioning=True)
+            async with client.get_queue_receiver("orders") as receiver:
+                assert await receiver.receive_messages(max_wait_time=1) == []
+                server.kill()
+    assert caplog.text.count("a receiver was closed without it") == 1
+    assert "more have taken no call" in caplog.text
 
 
 async def _is_empty(admin: ServiceBusAdministrationClient) -> bool:

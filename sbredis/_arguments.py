@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -14,10 +17,12 @@ __all__ = [
     "CheckedType",
     "OrderedGroup",
     "ParamType",
+    "drop_unwritten",
     "examples_text",
     "main_of",
     "read_arguments",
     "refusal",
+    "silence",
     "unwritten",
 ]
 
@@ -72,6 +77,20 @@ def unwritten(error: OSError) -> str:
     return f"The help cannot be written: {error.strerror or error}."
 
 
+def silence(stream: TextIO) -> None:
+    """Let the interpreter flush the stream at its end without an error and without waiting."""
+    with suppress(io.UnsupportedOperation):  # a test has put a buffer in its place
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def drop_unwritten() -> None:
+    """Discard what stdout cannot take. Otherwise the interpreter tries again at its end, and exits with code 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        silence(sys.stdout)
+
+
 def main_of(command: click.Command, arguments: Sequence[str], program: str) -> Any:
     """Run a command, and return what its function returns, or an exit code if the help was shown.
 
@@ -99,6 +118,7 @@ def read_arguments(command: click.Command, arguments: Sequence[str], program: st
         sys.exit(_USAGE)
     except OSError as error:
         print(f"sbredis: {unwritten(error)}", file=sys.stderr)  # noqa: T201 -- it is a program
+        drop_unwritten()
         sys.exit(_FAILED)
     if isinstance(found, int):  # the help was shown
         sys.exit(found)

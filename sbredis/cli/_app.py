@@ -9,7 +9,7 @@ from functools import partial
 
 import click
 
-from sbredis._arguments import main_of, refusal, unwritten
+from sbredis._arguments import drop_unwritten, main_of, refusal, unwritten
 from sbredis._version import __version__
 from sbredis._visible import visible
 from sbredis.cli._commands import LazyGroup, common_options, imported
@@ -109,6 +109,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         return _refuse(error.format_message(), ExitCode.FAILED)
     except OSError as error:  # a command reports its own errors; this is the help
+        drop_unwritten()
         return _refuse(unwritten(error), ExitCode.FAILED)
     except (click.Abort, KeyboardInterrupt):
         return interrupted_before_work()

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import io
 import logging
-import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, cast
 
 import click
 
 from sbredis import operating
+from sbredis._arguments import drop_unwritten, silence
 from sbredis._root_error import Outcome, ServiceBusError
 from sbredis._visible import visible
 from sbredis.cli._exit_codes import ExitCode, interrupted_before_work
@@ -47,10 +46,10 @@ def run_work(work: CommandFunction, invocation: Invocation, given: dict[str, Any
         with _remarking(invocation.out.remark):
             return _run(work, invocation, given, begun)
     except BrokenPipeError:
-        _silence(sys.stdout)
+        silence(sys.stdout)
         return ExitCode.BROKEN_PIPE
     except KeyboardInterrupt as interruption:
-        _silence(sys.stdout)  # its reader may be slow, and the interpreter would wait for it
+        silence(sys.stdout)  # its reader may be slow, and the interpreter would wait for it
         if not begun:
             interrupted_before_work()
         return ExitCode.TERMINATED if isinstance(interruption, Terminated) else ExitCode.INTERRUPTED
@@ -122,6 +121,7 @@ def _report(error: Exception) -> int:
     notes = " ".join(getattr(error, "__notes__", ()))
     said = visible(f"{text}{' ' + notes if notes else ''}", lines=True)
     print(f"sbredis: {said}", file=sys.stderr)  # noqa: T201 -- it is a program
+    drop_unwritten()
     if isinstance(error, RuleSyntaxError):
         print(operating.under_mistake(error.text, error.line, error.column), file=sys.stderr)  # noqa: T201 -- it is a program
     return _code_of(error)
@@ -133,12 +133,6 @@ def _code_of(error: Exception) -> ExitCode:
     if isinstance(error, _NO_ANSWER) and not isinstance(error, ServerUnsuitableError):
         return ExitCode.UNREACHABLE
     return ExitCode.FAILED
-
-
-def _silence(stream: Any) -> None:
-    """Let the interpreter flush the stream at its end without an error and without waiting."""
-    with suppress(io.UnsupportedOperation):  # a test has put a buffer in its place
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class _Remarks(logging.Handler):

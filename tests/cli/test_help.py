@@ -128,11 +128,15 @@ def test_a_text_for_a_reader_who_has_gone_ends_quietly(arguments: str) -> None:
     assert (ran.returncode, ran.stderr) == (141, "")
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize("arguments", TEXTS)
-def test_a_text_that_cannot_be_written_is_no_traceback(arguments: str) -> None:
+def test_a_text_that_cannot_be_written_is_no_traceback(arguments: str, unbuffered: str) -> None:
     module, *rest = arguments.split()
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", f"sbredis.{module}", *rest]
-        ran = subprocess.run(command, check=False, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+        ran = subprocess.run(
+            command, check=False, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, env=environment
+        )
     assert ran.returncode == 1
     assert re.fullmatch(r"sbredis: (The help cannot be written: )?No space left on device\.?\n", ran.stderr)

@@ -54,13 +54,16 @@ class BoundedLifespan(AbstractAsyncContextManager[Any]):
         watch.daemon = True
         if self._stuck is not None:
             watch.start()
-        limit = asyncio.timeout(self._seconds)
+        cancelled: asyncio.CancelledError | None = None
         try:
-            async with limit:
-                return await work
-        except TimeoutError as error:
-            cancelled = error.__cause__
-            if not (limit.expired() and isinstance(cancelled, asyncio.CancelledError)):
+            async with asyncio.timeout(self._seconds):
+                try:
+                    return await work
+                except asyncio.CancelledError as error:
+                    cancelled = error
+                    raise
+        except TimeoutError:
+            if cancelled is None:
                 raise
             _log.error(
                 "the lifespan of the worker was cancelled here: %s", self._late(what), exc_info=for_the_log(cancelled)

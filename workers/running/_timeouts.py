@@ -18,13 +18,16 @@ _log = logging.getLogger("sbredis.worker")
 @asynccontextmanager
 async def limited(seconds: float | None) -> AsyncGenerator[None]:
     """Cancel the block if a handler runs longer in it. The error says so, and has the traceback of the handler."""
-    limit = asyncio.timeout(seconds)
+    cancelled: asyncio.CancelledError | None = None
     try:
-        async with limit:
-            yield
-    except TimeoutError as error:
-        cancelled = error.__cause__
-        if not (limit.expired() and isinstance(cancelled, asyncio.CancelledError)):
+        async with asyncio.timeout(seconds):
+            try:
+                yield
+            except asyncio.CancelledError as error:
+                cancelled = error
+                raise
+    except TimeoutError:
+        if cancelled is None:
             raise  # it is an error of the handler itself
         late = TimeoutError(f"The handler ran longer than {seconds:g} s.")
         raise late.with_traceback(cancelled.__traceback__) from None
